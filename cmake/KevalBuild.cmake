@@ -1,0 +1,62 @@
+# Compiler settings and the three helpers that every CMakeLists.txt here uses.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+
+find_program(KEVAL_CCACHE ccache)
+if(KEVAL_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${KEVAL_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${KEVAL_CCACHE}")
+endif()
+
+add_library(keval_flags INTERFACE)
+target_compile_options(keval_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-missing-field-initializers>)
+target_include_directories(keval_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+
+if(KEVAL_SANITIZER STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(KEVAL_SANITIZER STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(KEVAL_SANITIZER)
+  message(FATAL_ERROR "KEVAL_SANITIZER must be empty, 'address' or 'thread', not '${KEVAL_SANITIZER}'")
+endif()
+
+# keval_library(NAME SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
+function(keval_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC keval_flags ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+endfunction()
+
+# keval_program(NAME SOURCES ... LINK targets...): a program of ours, in build/<preset>/bin.
+function(keval_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE keval_flags ${ARG_LINK})
+endfunction()
+
+# keval_test(NAME SOURCES ... LINK targets... [LABELS unit|integration|...] [TIMEOUT seconds] [ENVIRONMENT k=v...])
+# One GoogleTest program; each TEST becomes a ctest case. A program with no test fails at discovery.
+function(keval_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_link_libraries(${name} PRIVATE keval_flags ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    KEVAL_TEST_CASES_DIR="${CMAKE_SOURCE_DIR}/tests/cases" KEVAL_BIN_DIR="${CMAKE_BINARY_DIR}/bin"
+    KEVAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,143 @@
+// The operator on one device, over host memory: what the server's executor and the worker call. Torch-free header.
+#ifndef KEVAL_CORE_LINEAR_LOGP_ENGINE_H_
+#define KEVAL_CORE_LINEAR_LOGP_ENGINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/shape.h"
+#include "core/linear_logp/problem.h"
+
+namespace keval::linear_logp {
+
+// A contiguous tensor in host memory. `owner` keeps `data` alive; copies share it.
+struct HostTensor {
+  TensorSpec spec;
+  const std::byte* data = nullptr;
+  std::shared_ptr<const void> owner;
+};
+
+// Inputs in host memory, contiguous, of the specs that `problem` was validated from; `grad_logp` may be a single
+// element read for every token (grad_logp_is_scalar), as a stride-0 view is.
+struct Inputs {
+  HostTensor hidden;
+  HostTensor weight;
+  std::optional<HostTensor> bias;
+  HostTensor targets;
+  std::optional<HostTensor> grad_logp;
+  bool grad_logp_is_scalar = false;
+};
+
+struct Dispatch {
+  std::string requested_variant;
+  std::string variant;
+  std::string path;    // E.g. "addmm_ in place"; "matmul, then add".
+  std::string reason;  // Why; names a fallback as such.
+  bool fallback = false;
+  std::int64_t chunk_tokens = 0;
+  std::int64_t chunks = 0;
+};
+
+struct Outputs {
+  HostTensor logp;
+  std::optional<HostTensor> grad_hidden;
+  std::optional<HostTensor> grad_weight;
+  std::optional<HostTensor> grad_bias;
+  Dispatch dispatch;
+};
+
+// Asked between chunks; a non-OK answer (CANCELLED, DEADLINE_EXCEEDED) ends the call with that status.
+using ContinueCheck = std::function<absl::Status()>;
+
+struct VariantDescription {
+  std::string name;
+  std::string description;
+  bool exact_target = false;  // C14.
+  double epsilon = 0;         // C2's, where the variant declares its own; 0: the portable one.
+  bool cpu = false;
+  bool cuda = false;
+};
+
+// Every variant this build knows, in registry order.
+std::vector<VariantDescription> DescribeVariants();
+
+struct Support {
+  bool supported = false;
+  std::string reason;  // Why it declines, or that and why it would fall back.
+};
+
+struct Device {
+  bool cuda = false;
+  int index = 0;
+  // "cpu", "cuda:0".
+  std::string Name() const;
+};
+
+// "cpu" or "cuda:N". INVALID_ARGUMENT (field "device") for other text.
+absl::StatusOr<Device> ParseDevice(absl::string_view text);
+
+struct DeviceDescription {
+  Device device;
+  std::string model;
+  std::string uuid;                // "GPU-…" on a GPU.
+  std::string compute_capability;  // "9.0".
+  std::int64_t memory_bytes = 0;
+  std::int64_t free_bytes = 0;
+};
+
+// Devices that this build can use here: CUDA devices first, then the CPU. `note` says why no CUDA device is listed
+// where the build has CUDA ("built with CUDA, no device found").
+struct Devices {
+  std::vector<DeviceDescription> devices;
+  std::string note;
+};
+Devices ListDevices();
+
+std::string TorchVersion();
+bool BuiltWithCuda();
+
+// Owner: one executor or worker thread, which makes every call; not thread-safe. Never lets a c10::Error out.
+class Engine {
+ public:
+  // FAILED_PRECONDITION where the device can't be used. `threads`: intra-op threads on a CPU, 0 for the default.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(Device device, int threads = 0);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // What the variant says of this problem. NOT_FOUND is INVALID_ARGUMENT (field "variant").
+  absl::StatusOr<Support> Supports(const Problem& problem, const Options& options) const;
+
+  // Bytes on the device for inputs, outputs and scratch; an upper estimate.
+  absl::StatusOr<std::int64_t> EstimateBytes(const Problem& problem, const Options& options, Want want) const;
+
+  // logp alone. Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (device, dtype or variant can't); RESOURCE_EXHAUSTED
+  // naming bytes needed and free, before anything is allocated, or after the allocator failed (then all was freed
+  // again); ABORTED for a sticky device error: the engine answers every later call with it (see Healthy).
+  absl::StatusOr<Outputs> Forward(const Problem& problem, const Options& options, const Inputs& inputs,
+                                  const ContinueCheck& check);
+
+  // logp and the gradients wanted; REQUIRES problem.has_grad_logp. Errors as Forward.
+  absl::StatusOr<Outputs> Gradient(const Problem& problem, const Options& options, Want want, const Inputs& inputs,
+                                   const ContinueCheck& check);
+
+  // False after a sticky device error.
+  bool Healthy() const;
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace keval::linear_logp
+
+#endif  // KEVAL_CORE_LINEAR_LOGP_ENGINE_H_

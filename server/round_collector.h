@@ -1,0 +1,173 @@
+// Collecting one round of a paired job with real worker processes: the seam between the job runner, which knows jobs
+// and verdicts, and the workers, which know devices and timers. Tests of the job runner put a fake behind it.
+#ifndef KEVAL_SERVER_ROUND_COLLECTOR_H_
+#define KEVAL_SERVER_ROUND_COLLECTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "core/verdict/samples.h"
+#include "server/device_lease.h"
+
+namespace keval::server {
+
+// The operator's shape as a worker needs it.
+struct WorkShape {
+  std::int64_t num_tokens = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  DType dtype = DType::kFloat32;
+  bool bias = false;
+  std::string autocast = "none";  // none, bfloat16, float16.
+  std::int64_t chunk_elems = 0;   // 0: default.
+};
+
+struct SeriesRun {
+  std::string series;
+  verdict::Role role = verdict::Role::kPrimary;
+  WorkShape shape;
+  int quads = 8;
+  int timed_repetitions = 5;
+  int discarded_repetitions = 2;
+};
+
+// What is the same for every round of a job.
+struct JobArms {
+  std::string base_variant;
+  std::string candidate_variant;
+  std::string device;  // "cpu", "cuda:0".
+  bool force_variant = false;
+  int worker_threads = 1;  // On a CPU.
+  double hang_timeout_seconds = 120;
+  std::uint64_t seed = 0;
+};
+
+// Why a round, pilot or check could not be collected.
+struct WorkFailure {
+  std::string cause;  // base, candidate, harness, device, infrastructure.
+  std::string
+      reason;  // CRASHED, OUT_OF_MEMORY, HUNG, ILLEGAL_ACCESS, WRONG_RESULT, FALLBACK, DEVICE_LOST, SPAWN_FAILED, …
+  std::string detail;                    // One printable sentence.
+  bool is_contract = false;              // WRONG_RESULT and FALLBACK: the job is CONTRACT_FAILED.
+  std::vector<verdict::Sample> partial;  // What had been measured; goes to excluded.csv.
+};
+
+// Read at a block's edges; NaN where the device does not tell.
+struct DeviceReading {
+  double sm_clock_mhz = 0;
+  double memory_clock_mhz = 0;
+  double power_watts = 0;
+  double temperature_celsius = 0;
+  std::uint64_t throttle_reasons = 0;  // NVML's bits.
+  int other_processes = 0;             // On the device, not ours; -1 unknown.
+};
+struct BlockRecord {
+  std::string series;
+  int quad = 0;
+  int pos = 0;
+  char arm = 'A';
+  DeviceReading before;
+  DeviceReading after;
+};
+
+struct DispatchRecord {
+  std::string variant;
+  std::string path;
+  std::string reason;
+  bool fallback = false;
+};
+
+// By series and round. Bytes are peak minus allocated just before the call.
+struct SeriesEvidence {
+  std::string series;
+  std::int64_t base_peak_bytes = 0;
+  std::int64_t candidate_peak_bytes = 0;
+  DispatchRecord base_dispatch;
+  DispatchRecord candidate_dispatch;
+};
+
+struct RoundData {
+  std::vector<verdict::Sample> samples;  // Every series; `round` as asked for.
+  std::vector<BlockRecord> blocks;       // In the order realised.
+  std::vector<SeriesEvidence> evidence;
+  double seconds = 0;         // Wall.
+  double device_seconds = 0;  // While a lease was held.
+};
+
+struct PilotData {
+  std::map<std::string, double> base_ns;  // By series: median of base's calls.
+  std::int64_t device_bytes_per_worker = 0;
+};
+
+// Counts by name, for one forward + backward call.
+struct ProfileData {
+  struct Arm {
+    std::map<std::string, std::int64_t> ops;
+    std::map<std::string, std::int64_t> kernels;  // Empty on a CPU.
+  };
+  std::map<std::string, std::pair<Arm, Arm>> by_series;  // Base, candidate.
+};
+
+// What of a call a diagnostic times.
+enum class DiagnosticRegion : std::uint8_t { kForwardBackward, kBackward, kWeightGradient };
+struct DiagnosticRun {
+  std::string name;  // The series column of diagnostics.csv, e.g. "4096x2048x32768/bfloat16/bias/chunks=4".
+  WorkShape shape;
+  DiagnosticRegion region = DiagnosticRegion::kForwardBackward;
+  int quads = 3;
+  int timed_repetitions = 3;
+  int discarded_repetitions = 1;
+};
+
+struct ContractRowData {
+  std::string id;
+  std::string arm;
+  std::string case_name;
+  double measured = 0;
+  double limit = 0;
+  std::string status;  // pass, fail, not_applicable.
+  std::string why;
+};
+
+template <typename T>
+using Collected = std::variant<T, WorkFailure>;
+
+// Returned statuses are the `check`'s alone (CANCELLED); everything that goes wrong in a worker is a WorkFailure. Every
+// call ends with no worker process of its own left running. Thread-compatible: one call at a time for each object.
+class RoundCollector {
+ public:
+  using Check = std::function<absl::Status()>;
+  virtual ~RoundCollector() = default;
+
+  // Base's time a call for every series, in a process of its own.
+  virtual absl::StatusOr<Collected<PilotData>> Pilot(const JobArms& arms, const std::vector<SeriesRun>& series,
+                                                     DeviceLease* lease, const Check& check) = 0;
+  // One round: three fresh processes (base, candidate, copy of base) that take turns, the lease held for a quad at a
+  // time.
+  virtual absl::StatusOr<Collected<RoundData>> Round(const JobArms& arms, const std::vector<SeriesRun>& series,
+                                                     int round, DeviceLease* lease, const Check& check) = 0;
+  // The correctness contract of the two variants on the job's device; `row` is called as each row is measured.
+  virtual absl::StatusOr<Collected<std::vector<ContractRowData>>> Contract(
+      const JobArms& arms, const std::function<void(const ContractRowData&)>& row, DeviceLease* lease,
+      const Check& check) = 0;
+  virtual absl::StatusOr<Collected<ProfileData>> Profile(const JobArms& arms, const std::vector<SeriesRun>& series,
+                                                         DeviceLease* lease, const Check& check) = 0;
+  virtual absl::StatusOr<Collected<std::vector<verdict::Sample>>> Diagnose(const JobArms& arms,
+                                                                           const std::vector<DiagnosticRun>& runs,
+                                                                           DeviceLease* lease, const Check& check) = 0;
+  // CPU and GPU model, UUID, driver, CUDA, LibTorch, governor, threads, allocator, …: name to text, for the report.
+  virtual absl::StatusOr<Collected<std::map<std::string, std::string>>> Environment(const JobArms& arms,
+                                                                                    const Check& check) = 0;
+};
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_ROUND_COLLECTOR_H_
