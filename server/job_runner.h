@@ -1,0 +1,74 @@
+// Runs benchmark jobs: a thread for each device takes its jobs from the store, one after the other.
+#ifndef KEVAL_SERVER_JOB_RUNNER_H_
+#define KEVAL_SERVER_JOB_RUNNER_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/mutex.h"
+#include "keval/v1/server_info.pb.h"
+#include "server/device_lease.h"
+#include "server/job_store.h"
+#include "server/round_collector.h"
+
+namespace keval::server {
+
+struct BenchmarkDevice {
+  v1::DeviceInfo info;
+  DeviceLease* lease = nullptr;
+};
+
+using CollectorFactory = std::function<std::unique_ptr<RoundCollector>(const v1::DeviceInfo& device)>;
+
+// The store is the queue: the runner itself holds nothing that a kill could lose. Thread-safe; does not own `store` or
+// the leases, which must outlive it.
+class JobRunner {
+ public:
+  // `build` goes into the jobs' identity.
+  JobRunner(JobStore* store, CollectorFactory collectors, std::vector<BenchmarkDevice> devices, v1::BuildInfo build);
+  ~JobRunner();  // Drains.
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Counts a restart of every job that was running, then starts the threads. Call once. UNAVAILABLE: the store can't be
+  // read.
+  absl::Status Start();
+
+  // A running job stops within a block; its cancellation is in the store already.
+  void Interrupt(absl::string_view job_name);
+
+  // Stops after the present block and joins the threads; running jobs stay RUNNING in the store, to be resumed from
+  // their last finished round. Watches end with UNAVAILABLE from the first moment. Idempotent.
+  void Drain();
+  // The first half of Drain, without waiting: new jobs are refused, Watches end.
+  void StartDraining();
+  bool draining() const { return draining_.load(); }
+
+ private:
+  struct Slot {
+    BenchmarkDevice device;
+    std::unique_ptr<RoundCollector> collector;
+    std::thread thread;
+  };
+
+  void Serve(Slot* slot);
+  absl::Status CountRestarts();
+
+  JobStore* const store_;
+  const CollectorFactory collectors_;
+  const v1::BuildInfo build_;
+  std::atomic<bool> draining_{false};
+  std::vector<std::unique_ptr<Slot>> slots_;  // Fixed by Start.
+  Mutex mutex_;
+  std::vector<std::pair<std::string, std::shared_ptr<std::atomic<bool>>>> running_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_JOB_RUNNER_H_
