@@ -3,6 +3,7 @@
 #define KEVAL_SERVER_DEVICE_LEASE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -46,7 +47,8 @@ class DeviceLease {
   Mutex mutex_;
   CondVar turn_;
   std::uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::uint64_t now_serving_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<std::uint64_t> waiting_ ABSL_GUARDED_BY(mutex_);  // Tickets, first come first; one that gives up leaves.
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace keval::server
