@@ -1,0 +1,44 @@
+// C1: do the gradients of two arms agree? Only core/ and its tests include this.
+#ifndef KEVAL_CORE_CONTRACT_AGREEMENT_H_
+#define KEVAL_CORE_CONTRACT_AGREEMENT_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+namespace keval::contract {
+
+struct Agreement {
+  bool ok = false;
+  // Over elements that are finite in both. max_rel is against |base|, where that isn't 0.
+  double max_abs = 0;
+  double max_rel = 0;
+  // ||candidate - base|| / ||base||; 0 where both are zero, infinite where only base is. Judged before the cast only.
+  double frobenius = 0;
+  // The largest |candidate - base| in units of its own elementwise limit: at most 1 where all agree; infinite where an
+  // element agrees with nothing (see CompareC1).
+  double worst_ratio = 0;
+  // Distance in steps of the dtype. Reported, not judged: where terms cancel, two float32 orders differ by tens of
+  // bfloat16 steps.
+  std::int64_t max_ulp = 0;
+  std::string why;  // The first reason why not; empty where ok.
+};
+
+// One gradient of both arms. float32 and float64 are judged as before the final cast: relative Frobenius distance
+// <= 1e-6 and, elementwise, |candidate - base| <= t + t |base| with t = 1e-5 max(1, max|base|). bfloat16 and float16 as
+// after it: elementwise, 1 ULP of the larger + 1e-6 max|base|. Equal infinities agree; a NaN agrees with nothing, not
+// even with a NaN (C10). Tensors that differ in shape or dtype, or of which one is undefined, don't agree; two
+// undefined ones do.
+//
+// The maxima are over finite values. Works in slices, so that its scratch stays below 2 GiB at any size; `candidate` is
+// moved to base's device slice by slice. May throw c10::Error (out of memory), like any torch code.
+Agreement CompareC1(const at::Tensor& base, const at::Tensor& candidate);
+
+// Whether both have the same dtype, shape and bits: what P7 and C3 mean by identical. NaNs are equal where their bits
+// are.
+bool SameBits(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace keval::contract
+
+#endif  // KEVAL_CORE_CONTRACT_AGREEMENT_H_
