@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "base/shape.h"
 
@@ -57,12 +58,17 @@ struct Problem {
   DType LogpDtype() const { return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 };
 
-// Refusals of CONTRACT.md that shapes and dtypes show: INVALID_ARGUMENT naming field ("hidden", "weight", "bias",
-// "targets", "grad_logp"), value and limit. `on_cpu` admits float64.
+// The contract's refusals that shapes and dtypes show: INVALID_ARGUMENT naming field ("hidden", "weight", "bias",
+// "targets", "grad_logp"), value and limit. FAILED_PRECONDITION (field "hidden") for float64 unless `on_cpu`.
 absl::StatusOr<Problem> ValidateProblem(const TensorSpecs& specs, bool on_cpu);
 
+// `bytes` is what arrived for a tensor declared as `spec`: INVALID_ARGUMENT naming `field` unless shape x dtype gives
+// it.
+absl::Status ValidateByteCount(absl::string_view field, const TensorSpec& spec, std::int64_t bytes);
+
 // Every target in [0, vocab_size); else INVALID_ARGUMENT (field "targets") naming the first offending value and its
-// index. `targets`: contiguous host memory of num_tokens values of `targets_dtype`, not necessarily aligned.
+// index in the flattened tensor. `targets`: contiguous host memory of num_tokens values of `targets_dtype`, not
+// necessarily aligned.
 absl::Status ValidateTargets(const Problem& problem, const void* targets);
 
 }  // namespace keval::linear_logp
