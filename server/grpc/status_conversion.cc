@@ -1,0 +1,62 @@
+#include "server/grpc/status_conversion.h"
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/field_error.h"
+#include "base/text.h"
+#include "keval/v1/error.pb.h"
+
+namespace keval::server {
+namespace {
+
+constexpr std::size_t kMaxMessageBytes = 1024;
+constexpr std::size_t kMaxTextBytes = 256;
+
+// Whether messages of this code are written for the caller.
+bool IsForCaller(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kAborted:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+WireStatus ToWire(const absl::Status& status) {
+  WireStatus wire;
+  if (status.ok()) return wire;
+  // absl's and gRPC's codes are the same numbers; both come from google.rpc.Code.
+  const auto code = static_cast<grpc::StatusCode>(status.raw_code());
+  wire.status = grpc::Status(code, IsForCaller(status.code()) ? PrintableText(status.message(), kMaxMessageBytes)
+                                                              : std::string("the server failed; its log says more"));
+
+  const std::optional<FieldViolation> violation = GetFieldViolation(status);
+  const std::optional<std::int64_t> retry_delay_ms = GetRetryDelayMs(status);
+  if (violation.has_value() || retry_delay_ms.has_value()) {
+    v1::ErrorDetail detail;
+    if (violation.has_value()) {
+      detail.set_field(PrintableText(violation->field, kMaxTextBytes));
+      detail.set_value(PrintableText(violation->value, kMaxTextBytes));
+      detail.set_limit(PrintableText(violation->limit, kMaxTextBytes));
+    }
+    detail.set_retry_delay_ms(retry_delay_ms.value_or(0));
+    wire.trailing_metadata.emplace_back(kErrorDetailKey, detail.SerializeAsString());
+  }
+  if (retry_delay_ms.has_value()) wire.trailing_metadata.emplace_back(kRetryDelayKey, absl::StrCat(*retry_delay_ms));
+  return wire;
+}
+
+grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContextBase* context) {
+  WireStatus wire = ToWire(status);
+  for (const auto& [key, value] : wire.trailing_metadata) context->AddTrailingMetadata(key, value);
+  return std::move(wire.status);
+}
+
+}  // namespace keval::server
