@@ -23,9 +23,15 @@ if(KEVAL_SANITIZER STREQUAL "address")
 elseif(KEVAL_SANITIZER STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
-elseif(KEVAL_SANITIZER)
+elseif(NOT KEVAL_SANITIZER STREQUAL "")
   message(FATAL_ERROR "KEVAL_SANITIZER must be empty, 'address' or 'thread', not '${KEVAL_SANITIZER}'")
 endif()
+
+# Where tests find their cases and the programs they start. A bundle for another machine sets both relative to the
+# folder that its tests are started in (scripts/gpu/bundle).
+set(KEVAL_TEST_SOURCE_DIR "${CMAKE_SOURCE_DIR}" CACHE PATH "Repository root as tests see it")
+set(KEVAL_TEST_BIN_DIR "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Folder of kevald, keval-worker and keval as tests see it")
+mark_as_advanced(KEVAL_TEST_SOURCE_DIR KEVAL_TEST_BIN_DIR)
 
 # keval_library(NAME SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
 function(keval_library name)
@@ -55,8 +61,9 @@ function(keval_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_link_libraries(${name} PRIVATE keval_flags ${ARG_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
-    KEVAL_TEST_CASES_DIR="${CMAKE_SOURCE_DIR}/tests/cases" KEVAL_BIN_DIR="${CMAKE_BINARY_DIR}/bin"
-    KEVAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120
+    KEVAL_TEST_CASES_DIR="${KEVAL_TEST_SOURCE_DIR}/tests/cases" KEVAL_BIN_DIR="${KEVAL_TEST_BIN_DIR}"
+    KEVAL_SOURCE_DIR="${KEVAL_TEST_SOURCE_DIR}")
+  # PRE_TEST: a CUDA build's tests may not start on the machine that built them, and a build need not run anything.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
