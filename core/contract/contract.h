@@ -1,0 +1,61 @@
+// CONTRACT.md (docs/contract.md) as a program: checks that two variants of linear_logp keep it, on inputs that it
+// generates itself, and gives one row for each line of the contract and arm. Torch-free header.
+#ifndef KEVAL_CORE_CONTRACT_CONTRACT_H_
+#define KEVAL_CORE_CONTRACT_CONTRACT_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/linear_logp/engine.h"
+
+namespace keval::contract {
+
+enum class RowStatus : std::uint8_t { kPass, kFail, kNotApplicable };
+
+// "pass", "fail", "not_applicable".
+absl::string_view RowStatusName(RowStatus status);
+
+// One line of the contract for one arm. Where a line is shown on several inputs, the row is of the worst: a failure
+// before a pass, then the greatest measured / limit.
+struct Row {
+  std::string id;         // "P1" .. "P10", "C1" .. "C14".
+  std::string arm;        // "base", "candidate", or "both" (what compares them).
+  std::string case_name;  // Which inputs, e.g. "bfloat16/plain_bias"; empty where not applicable.
+  // In the line's own units; NaN where it has no figure. A row whose measured is NaN and limit is not has failed.
+  double measured = std::numeric_limits<double>::quiet_NaN();
+  double limit = std::numeric_limits<double>::quiet_NaN();
+  RowStatus status = RowStatus::kNotApplicable;
+  std::string why;  // Why it failed or does not apply; where it passed, what else is to be reported (C1, C2, C13).
+};
+
+struct ContractOptions {
+  std::string base = "portable_matmul_add";
+  std::string candidate = "portable_addmm";
+  linear_logp::Device device;
+  std::uint64_t seed = 0;  // Of the generated inputs.
+  int threads = 0;         // Intra-op threads on a CPU, for the whole process; 0 leaves them.
+  bool quick = false;      // Leaves out C12 (tens of GiB on a GPU; a CPU never runs it) and the larger inputs.
+};
+
+// Checks every line for both arms; a few seconds on two CPU cores. `on_row` gets each row as soon as it is known, in
+// the order of the result. A variant that throws fails the row that called it, with what it threw as `why`.
+//
+// INVALID_ARGUMENT (field "variant", "device"); FAILED_PRECONDITION where the device can't be used; what `check`
+// answered where it stopped the call (asked between calls of a variant and, by the variant, between chunks).
+// Not to be called from two threads at once: it may set the process's thread count, and on CUDA it uses the device's
+// current stream.
+absl::StatusOr<std::vector<Row>> CheckContract(const ContractOptions& options,
+                                               const std::function<void(const Row&)>& on_row,
+                                               const linear_logp::ContinueCheck& check);
+
+// Whether there are rows and none has failed.
+bool Passed(const std::vector<Row>& rows);
+
+}  // namespace keval::contract
+
+#endif  // KEVAL_CORE_CONTRACT_CONTRACT_H_
