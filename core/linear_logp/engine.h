@@ -57,6 +57,9 @@ struct Outputs {
 // Asked between chunks; a non-OK answer (CANCELLED, DEADLINE_EXCEEDED) ends the call with that status.
 using ContinueCheck = std::function<absl::Status()>;
 
+// Which of the two production paths a variant says it is, bit for bit; P1 to P8 are checked of those that claim one.
+enum class ProductionPath : std::uint8_t { kNone, kMatmulAdd, kAddmm };
+
 struct VariantDescription {
   std::string name;
   std::string description;
@@ -64,6 +67,7 @@ struct VariantDescription {
   double epsilon = 0;         // C2's, where the variant declares its own; 0: the portable one.
   bool cpu = false;
   bool cuda = false;
+  ProductionPath production_path = ProductionPath::kNone;
 };
 
 // Every variant this build knows, in registry order.
