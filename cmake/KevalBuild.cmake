@@ -29,8 +29,8 @@ endif()
 
 # Where tests find their cases and the programs they start. A bundle for another machine sets both relative to the
 # folder that its tests are started in (scripts/gpu/bundle).
-set(KEVAL_TEST_SOURCE_DIR "${CMAKE_SOURCE_DIR}" CACHE PATH "Repository root as tests see it")
-set(KEVAL_TEST_BIN_DIR "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Folder of kevald, keval-worker and keval as tests see it")
+set(KEVAL_TEST_SOURCE_DIR "${CMAKE_SOURCE_DIR}" CACHE STRING "Repository root as tests see it")
+set(KEVAL_TEST_BIN_DIR "${CMAKE_BINARY_DIR}/bin" CACHE STRING "Folder of kevald, keval-worker and keval as tests see it")
 mark_as_advanced(KEVAL_TEST_SOURCE_DIR KEVAL_TEST_BIN_DIR)
 
 # keval_library(NAME SOURCES ... [PUBLIC targets...] [PRIVATE targets...])

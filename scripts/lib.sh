@@ -30,3 +30,26 @@ build() {
   shift
   cmake --build --preset "$preset" ${1:+--target "$@"}
 }
+
+# The folder of the PyTorch wheel's libraries.
+torch_library_dir() { echo "$KEVAL_VENV"/lib/python3*/site-packages/torch/lib; }
+
+# collect_libraries DIR PROGRAM...: copies into DIR the shared libraries that PROGRAMs load (PyTorch's dependencies
+# included), but neither PyTorch's own, nor CUDA's, nor the C and C++ runtime that every system has.
+collect_libraries() {
+  local dir=$1 library
+  shift
+  mkdir -p "$dir"
+  LD_LIBRARY_PATH=$(torch_library_dir) ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    while read -r library; do
+      case "$library" in
+        "$KEVAL_VENV"/* | "$(realpath "$KEVAL_VENV")"/* | /usr/local/cuda*) continue ;;
+      esac
+      case "${library##*/}" in
+        ld-linux* | libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | libresolv.so* | libstdc++.so* | \
+          libgcc_s.so* | libgomp.so* | libcuda.so* | libnvidia-ml.so*) continue ;;
+      esac
+      cp -L "$library" "$dir/"
+    done
+  strip --strip-unneeded "$dir"/*
+}
