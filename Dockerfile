@@ -23,7 +23,7 @@ RUN echo /opt/keval/lib > /etc/ld.so.conf.d/keval.conf \
     && ldconfig \
     && useradd --system --uid 7400 --home-dir /var/lib/keval --create-home --shell /usr/sbin/nologin keval
 ENV PATH=/opt/keval/bin:$PATH KEVAL_SERVER=127.0.0.1:7400
-USER keval
+USER 7400
 WORKDIR /var/lib/keval
 VOLUME /var/lib/keval
 EXPOSE 7400 7401 7402 7403
