@@ -68,4 +68,13 @@ std::string PrintableText(absl::string_view text, std::size_t max_bytes) {
   return out;
 }
 
+bool IsValidUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const Decoded next = DecodeFront(text);
+    if (!next.valid) return false;
+    text.remove_prefix(next.size);
+  }
+  return true;
+}
+
 }  // namespace keval

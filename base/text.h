@@ -14,6 +14,9 @@ namespace keval {
 // cut at a character, with "…" behind. Tab and newline are substituted too.
 std::string PrintableText(absl::string_view text, std::size_t max_bytes = 4096);
 
+// No overlong forms, no surrogates, nothing cut off. Control characters are valid.
+bool IsValidUtf8(absl::string_view text);
+
 }  // namespace keval
 
 #endif  // KEVAL_BASE_TEXT_H_

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/verdict/samples.h"
 #include "keval/v1/benchmark.pb.h"
 #include "keval/v1/server_info.pb.h"
 #include "server/round_collector.h"
@@ -41,10 +40,6 @@ std::string SpecDigest(const v1::BenchmarkSpec& normalized);
 // "4096x2048x32768/bfloat16/bias", with "/autocast=…" and "/chunk_elems=…" behind it where they aren't the defaults.
 // `shape` as NormalizeSpec leaves it.
 std::string SeriesName(const v1::Shape& shape);
-
-// Primaries, guards, then controls (named "ctl:" and the shape's name), in the spec's order, with the procedure's
-// repetitions.
-std::vector<SeriesRun> SpecSeries(const v1::BenchmarkSpec& normalized);
 
 WorkShape ToWorkShape(const v1::Shape& shape);
 

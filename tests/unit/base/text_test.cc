@@ -23,5 +23,13 @@ TEST(TextTest, KeepsOrdinaryTextAndReplacesInvalidBytes) {
 
 TEST(TextTest, CutsAtACharacter) { EXPECT_EQ(PrintableText("\xC3\xA4\xC3\xA4", 3), "\xC3\xA4\xE2\x80\xA6"); }
 
+TEST(TextTest, TellsValidUtf8) {
+  EXPECT_TRUE(IsValidUtf8(""));
+  EXPECT_TRUE(IsValidUtf8(absl::string_view("control \x1b and nul \0", 18)));
+  EXPECT_TRUE(IsValidUtf8("\xF0\x9F\x9A\x80"));
+  EXPECT_FALSE(IsValidUtf8("ok \xFF"));
+  EXPECT_FALSE(IsValidUtf8("\xE2\x82"));
+}
+
 }  // namespace
 }  // namespace keval

@@ -1,0 +1,44 @@
+// What a job will do, fixed before its first round: repetitions from the pilot, margins, predicted device seconds.
+// Pure functions.
+#ifndef KEVAL_SERVER_JOB_PLAN_H_
+#define KEVAL_SERVER_JOB_PLAN_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "core/verdict/verdict.h"
+#include "keval/v1/benchmark.pb.h"
+#include "server/round_collector.h"
+
+namespace keval::server {
+
+inline constexpr char kProcedureVersion[] = "1";
+
+// Every series of `spec` (as NormalizeSpec left it) in the order primaries, guards, controls; a control's name is
+// "ctl:" and its shape's. `base_ns` is the pilot's; a series without a time (validate_only) keeps the spec's
+// repetitions. `calibration`: |L-hat| of past A/A series on this device; may be empty.
+v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, double>& base_ns,
+                     absl::Span<const double> calibration);
+
+// FAILED_PRECONDITION with both numbers where the plan predicts more device seconds than the spec's budget.
+absl::Status CheckBudget(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);
+
+// What the collector runs.
+std::vector<SeriesRun> PlannedRuns(const v1::JobPlan& plan);
+
+// Diagnostics that the spec asks for: the chunk sweep on each primary, backward alone and the isolated weight gradient
+// on primaries and guards.
+std::vector<DiagnosticRun> PlannedDiagnostics(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);
+
+// The decision's parameters: looks and levels of the spec, a margin for each primary and guard by name.
+verdict::Config VerdictConfig(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);
+
+// clamp(2 x 95th percentile of |L-hat|, 0.5 %, 2 %); 1 % where `calibration` is empty. In ln units.
+double CalibratedMargin(absl::Span<const double> calibration);
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_JOB_PLAN_H_
