@@ -93,6 +93,7 @@ class JobStore {
   // The RUNNING job of this device, else its oldest QUEUED one.
   absl::StatusOr<std::optional<StoredJob>> NextJob(absl::string_view device);
   absl::StatusOr<std::vector<StoredJob>> JobsInState(v1::BenchmarkJob::State state);
+  absl::StatusOr<int> CountInState(v1::BenchmarkJob::State state);
 
   // FAILED_PRECONDITION when the job has ended (cancelled meanwhile, say): nothing is written.
   absl::Status Apply(const JobChange& change);
@@ -115,6 +116,13 @@ class JobStore {
 
  private:
   JobStore(int lock_fd, std::unique_ptr<SQLite::Database> database);
+
+  // May throw SQLite's exceptions.
+  absl::StatusOr<std::optional<v1::BenchmarkJob>> FindRequestLocked(absl::string_view principal,
+                                                                    absl::string_view request_id,
+                                                                    absl::string_view request_digest)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountCommit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int lock_fd_;
   Mutex mutex_;

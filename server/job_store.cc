@@ -1,0 +1,603 @@
+#include "server/job_store.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/field_error.h"
+#include "base/text.h"
+
+namespace keval::server {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+constexpr std::int32_t kApplicationId = 0x6B65766A;  // "kevj": the file is ours.
+constexpr std::int64_t kQueueRetryMs = 5000;
+constexpr std::int64_t kStoreRetryMs = 1000;
+
+constexpr char kSchema[] = R"sql(
+CREATE TABLE jobs (
+  position INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  principal TEXT NOT NULL,
+  request_id TEXT,
+  request_digest TEXT NOT NULL,
+  device TEXT NOT NULL,
+  state INTEGER NOT NULL,
+  job BLOB NOT NULL,
+  idle_restarts INTEGER NOT NULL DEFAULT 0,
+  stopped_clean INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (principal, request_id));
+CREATE INDEX jobs_by_state ON jobs (state, device, position);
+CREATE INDEX jobs_by_principal ON jobs (principal, position);
+CREATE TABLE events (
+  job INTEGER NOT NULL REFERENCES jobs (position),
+  sequence INTEGER NOT NULL,
+  event BLOB NOT NULL,
+  PRIMARY KEY (job, sequence)) WITHOUT ROWID;
+CREATE TABLE rounds (
+  job INTEGER NOT NULL REFERENCES jobs (position),
+  round INTEGER NOT NULL,
+  samples TEXT NOT NULL,
+  evidence TEXT NOT NULL,
+  PRIMARY KEY (job, round));
+CREATE TABLE losses (
+  ordinal INTEGER PRIMARY KEY AUTOINCREMENT,
+  job INTEGER NOT NULL REFERENCES jobs (position),
+  phase TEXT NOT NULL,
+  round INTEGER NOT NULL,
+  cause TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  samples TEXT NOT NULL);
+CREATE INDEX losses_by_job ON losses (job, ordinal);
+CREATE TABLE documents (
+  job INTEGER NOT NULL REFERENCES jobs (position),
+  name TEXT NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (job, name));
+CREATE TABLE calibration (
+  device_key TEXT NOT NULL,
+  mean REAL NOT NULL);
+CREATE INDEX calibration_by_device ON calibration (device_key);
+)sql";
+
+bool HasEnded(v1::BenchmarkJob::State state) {
+  return state == v1::BenchmarkJob::DONE || state == v1::BenchmarkJob::CANCELLED;
+}
+
+std::int64_t NowMs() { return absl::ToUnixMillis(absl::Now()); }
+
+absl::Status CantWrite() {
+  return WithRetryDelayMs(absl::UnavailableError("job store can't be written"), kStoreRetryMs);
+}
+absl::Status CantRead() { return WithRetryDelayMs(absl::UnavailableError("job store can't be read"), kStoreRetryMs); }
+
+absl::Status NoSuchJob() { return absl::NotFoundError("no such job"); }
+
+absl::Status RequestIdReused(absl::string_view request_id) {
+  const std::string shown = PrintableText(request_id, 128);
+  return WithField(absl::InvalidArgumentError(absl::StrCat("request_id: ", shown, " was used with another spec")),
+                   {"request_id", shown, "new, or used with the same spec"});
+}
+
+// A BLOB of a message of ours; nullopt where it doesn't parse.
+template <typename Message>
+std::optional<Message> ParseBlob(const SQLite::Column& column) {
+  Message message;
+  if (!message.ParseFromArray(column.getBlob(), column.getBytes())) return std::nullopt;
+  return message;
+}
+
+std::string TextOf(const SQLite::Column& column) { return column.getString(); }
+
+// Runs `body`, which may throw SQLite's exceptions, as one write transaction.
+template <typename Body>
+absl::Status Write(SQLite::Database* database, Body body) {
+  try {
+    SQLite::Transaction transaction(*database, SQLite::TransactionBehavior::IMMEDIATE);
+    if (absl::Status status = body(); !status.ok()) return status;  // Rolled back.
+    transaction.commit();
+    return absl::OkStatus();
+  } catch (const SQLite::Exception&) {
+    return CantWrite();
+  }
+}
+
+template <typename Body>
+absl::Status Read(Body body) {
+  try {
+    return body();
+  } catch (const SQLite::Exception&) {
+    return CantRead();
+  }
+}
+
+std::optional<std::int64_t> PositionOf(SQLite::Database* database, absl::string_view name, int* state) {
+  SQLite::Statement query(*database, "SELECT position, state FROM jobs WHERE name = ?");
+  query.bind(1, std::string(name));
+  if (!query.executeStep()) return std::nullopt;
+  *state = query.getColumn(1).getInt();
+  return query.getColumn(0).getInt64();
+}
+
+void AppendEvent(SQLite::Database* database, std::int64_t position, v1::JobEvent event) {
+  SQLite::Statement last(*database, "SELECT COALESCE(MAX(sequence), 0) FROM events WHERE job = ?");
+  last.bind(1, position);
+  last.executeStep();
+  event.set_sequence(last.getColumn(0).getInt64() + 1);
+  if (event.time_unix_ms() == 0) event.set_time_unix_ms(NowMs());
+  const std::string bytes = event.SerializeAsString();
+  SQLite::Statement insert(*database, "INSERT INTO events (job, sequence, event) VALUES (?, ?, ?)");
+  insert.bind(1, position);
+  insert.bind(2, static_cast<std::int64_t>(event.sequence()));
+  insert.bind(3, bytes.data(), static_cast<int>(bytes.size()));
+  insert.exec();
+}
+
+void UpdateJob(SQLite::Database* database, std::int64_t position, const v1::BenchmarkJob& job) {
+  const std::string bytes = job.SerializeAsString();
+  SQLite::Statement update(*database, "UPDATE jobs SET state = ?, job = ? WHERE position = ?");
+  update.bind(1, static_cast<int>(job.state()));
+  update.bind(2, bytes.data(), static_cast<int>(bytes.size()));
+  update.bind(3, position);
+  update.exec();
+}
+
+void InsertRound(SQLite::Database* database, std::int64_t position, const StoredRound& round) {
+  SQLite::Statement insert(*database, "INSERT INTO rounds (job, round, samples, evidence) VALUES (?, ?, ?, ?)");
+  insert.bind(1, position);
+  insert.bind(2, round.round);
+  insert.bind(3, round.samples);
+  insert.bind(4, round.evidence);
+  insert.exec();
+}
+
+void InsertLoss(SQLite::Database* database, std::int64_t position, const StoredLoss& loss) {
+  SQLite::Statement insert(*database,
+                           "INSERT INTO losses (job, phase, round, cause, reason, detail, samples) "
+                           "VALUES (?, ?, ?, ?, ?, ?, ?)");
+  insert.bind(1, position);
+  insert.bind(2, loss.phase);
+  insert.bind(3, loss.round);
+  insert.bind(4, loss.cause);
+  insert.bind(5, loss.reason);
+  insert.bind(6, loss.detail);
+  insert.bind(7, loss.samples);
+  insert.exec();
+}
+
+// `query` selects principal, job, idle_restarts, stopped_clean.
+absl::StatusOr<StoredJob> StoredJobFrom(SQLite::Statement& query) {
+  auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
+  if (!job.has_value()) return CantRead();
+  return StoredJob{TextOf(query.getColumn(0)), *std::move(job), query.getColumn(2).getInt(),
+                   query.getColumn(3).getInt() != 0};
+}
+
+absl::StatusOr<int> LockDirectory(const std::string& data_dir) {
+  if (mkdir(data_dir.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::UnavailableError(absl::StrCat("can't create data directory ", data_dir, ": ", std::strerror(errno)));
+  }
+  const std::string path = absl::StrCat(data_dir, "/LOCK");
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::UnavailableError(absl::StrCat("can't open ", path, ": ", std::strerror(errno)));
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  if (error == EWOULDBLOCK) {
+    return absl::FailedPreconditionError(absl::StrCat("data directory ", data_dir, " is used by another server"));
+  }
+  return absl::UnavailableError(absl::StrCat("can't lock ", path, ": ", std::strerror(error)));
+}
+
+// Creates the schema in a new file; refuses one that isn't ours, is newer, or is damaged.
+absl::Status PrepareSchema(const std::string& path, SQLite::Database* database) {
+  database->exec("PRAGMA journal_mode = WAL");
+  database->exec("PRAGMA synchronous = FULL");
+  database->exec("PRAGMA foreign_keys = ON");
+  database->setBusyTimeout(2000);
+  const int version = database->execAndGet("PRAGMA user_version").getInt();
+  const int application = database->execAndGet("PRAGMA application_id").getInt();
+  const int tables = database->execAndGet("SELECT COUNT(*) FROM sqlite_master").getInt();
+  if (version == 0 && application == 0 && tables == 0) {
+    SQLite::Transaction transaction(*database, SQLite::TransactionBehavior::IMMEDIATE);
+    database->exec(kSchema);
+    database->exec(absl::StrCat("PRAGMA application_id = ", kApplicationId));
+    database->exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
+    transaction.commit();
+    return absl::OkStatus();
+  }
+  if (application != kApplicationId) {
+    return absl::DataLossError(absl::StrCat(path, " is no job store of keval's; name another --data_dir"));
+  }
+  if (version > kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " has schema version ", version,
+                                                      ", this server reads up to ", kSchemaVersion,
+                                                      "; start the newer server again or name another --data_dir"));
+  }
+  // Every job must be readable now, not at some request later.
+  SQLite::Statement query(*database, "SELECT job FROM jobs");
+  while (query.executeStep()) {
+    if (!ParseBlob<v1::BenchmarkJob>(query.getColumn(0)).has_value()) {
+      return absl::DataLossError(absl::StrCat(path, " is damaged: a job can't be read"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& data_dir) {
+  absl::StatusOr<int> lock = LockDirectory(data_dir);
+  if (!lock.ok()) return lock.status();
+  const std::string path = absl::StrCat(data_dir, "/jobs.db");
+  absl::Status status;
+  try {
+    auto database = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    status = PrepareSchema(path, database.get());
+    if (status.ok()) return std::unique_ptr<JobStore>(new JobStore(*lock, std::move(database)));
+  } catch (const SQLite::Exception& error) {
+    const int code = error.getErrorCode();
+    status = code == SQLITE_CORRUPT || code == SQLITE_NOTADB
+                 ? absl::DataLossError(absl::StrCat(path, " is damaged (", error.what(),
+                                                    "); restore it, or move it away to begin without jobs"))
+                 : absl::UnavailableError(absl::StrCat("can't open ", path, ": ", error.what()));
+  }
+  close(*lock);
+  return status;
+}
+
+JobStore::JobStore(int lock_fd, std::unique_ptr<SQLite::Database> database)
+    : lock_fd_(lock_fd), database_(std::move(database)) {}
+
+JobStore::~JobStore() { close(lock_fd_); }
+
+void JobStore::CountCommit() {
+  ++commits_;
+  committed_.SignalAll();
+}
+
+absl::StatusOr<std::optional<v1::BenchmarkJob>> JobStore::FindRequestLocked(absl::string_view principal,
+                                                                            absl::string_view request_id,
+                                                                            absl::string_view request_digest) {
+  if (request_id.empty()) return std::optional<v1::BenchmarkJob>();
+  SQLite::Statement query(*database_, "SELECT request_digest, job FROM jobs WHERE principal = ? AND request_id = ?");
+  query.bind(1, std::string(principal));
+  query.bind(2, std::string(request_id));
+  if (!query.executeStep()) return std::optional<v1::BenchmarkJob>();
+  if (TextOf(query.getColumn(0)) != std::string(request_digest)) return RequestIdReused(request_id);
+  auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
+  if (!job.has_value()) return CantRead();
+  return job;
+}
+
+absl::StatusOr<std::optional<v1::BenchmarkJob>> JobStore::FindRequest(absl::string_view principal,
+                                                                      absl::string_view request_id,
+                                                                      absl::string_view request_digest) {
+  MutexLock lock(&mutex_);
+  absl::StatusOr<std::optional<v1::BenchmarkJob>> found;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    found = FindRequestLocked(principal, request_id, request_digest);
+    return found.status();
+  });
+  if (!status.ok()) return status;
+  return found;
+}
+
+absl::StatusOr<v1::BenchmarkJob> JobStore::Create(absl::string_view principal, const v1::BenchmarkJob& job,
+                                                  absl::string_view request_digest, int max_queued) {
+  MutexLock lock(&mutex_);
+  v1::BenchmarkJob result = job;
+  bool added = false;
+  const absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+    const auto found = FindRequestLocked(principal, job.request_id(), request_digest);
+    if (!found.ok()) return found.status();
+    if (found->has_value()) {
+      result = **found;
+      return absl::OkStatus();
+    }
+    SQLite::Statement count(*database_, "SELECT COUNT(*) FROM jobs WHERE state = ?");
+    count.bind(1, static_cast<int>(v1::BenchmarkJob::QUEUED));
+    count.executeStep();
+    if (count.getColumn(0).getInt() >= max_queued) {
+      return WithRetryDelayMs(
+          absl::ResourceExhaustedError(absl::StrCat("too many jobs are queued: the limit is ", max_queued)),
+          kQueueRetryMs);
+    }
+    const std::string bytes = job.SerializeAsString();
+    SQLite::Statement insert(*database_,
+                             "INSERT INTO jobs (name, principal, request_id, request_digest, device, state, job) "
+                             "VALUES (?, ?, ?, ?, ?, ?, ?)");
+    insert.bind(1, job.name());
+    insert.bind(2, std::string(principal));
+    if (!job.request_id().empty()) insert.bind(3, job.request_id());  // NULL otherwise: never the same job twice.
+    insert.bind(4, std::string(request_digest));
+    insert.bind(5, job.spec().target().device());
+    insert.bind(6, static_cast<int>(job.state()));
+    insert.bind(7, bytes.data(), static_cast<int>(bytes.size()));
+    insert.exec();
+    v1::JobEvent event;
+    *event.mutable_job() = job;
+    AppendEvent(database_.get(), database_->getLastInsertRowid(), event);
+    added = true;
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (added) CountCommit();
+  return result;
+}
+
+absl::StatusOr<StoredJob> JobStore::Get(absl::string_view name) {
+  MutexLock lock(&mutex_);
+  absl::StatusOr<StoredJob> found = NoSuchJob();
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_, "SELECT principal, job, idle_restarts, stopped_clean FROM jobs WHERE name = ?");
+    query.bind(1, std::string(name));
+    if (query.executeStep()) found = StoredJobFrom(query);
+    return found.status();
+  });
+  if (!status.ok()) return status;
+  return found;
+}
+
+absl::StatusOr<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>> JobStore::List(absl::string_view principal,
+                                                                                      std::int64_t before, int limit) {
+  MutexLock lock(&mutex_);
+  std::vector<std::pair<std::int64_t, v1::BenchmarkJob>> jobs;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT position, job FROM jobs WHERE principal = ?1 AND (?2 = 0 OR position < ?2) "
+                            "ORDER BY position DESC LIMIT ?3");
+    query.bind(1, std::string(principal));
+    query.bind(2, before);
+    query.bind(3, limit);
+    while (query.executeStep()) {
+      auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
+      if (!job.has_value()) return CantRead();
+      jobs.emplace_back(query.getColumn(0).getInt64(), *std::move(job));
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return jobs;
+}
+
+absl::StatusOr<std::optional<StoredJob>> JobStore::NextJob(absl::string_view device) {
+  MutexLock lock(&mutex_);
+  std::optional<StoredJob> next;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT principal, job, idle_restarts, stopped_clean FROM jobs "
+                            "WHERE device = ? AND state IN (?, ?) ORDER BY state DESC, position LIMIT 1");
+    static_assert(v1::BenchmarkJob::RUNNING > v1::BenchmarkJob::QUEUED);  // What runs already comes first.
+    query.bind(1, std::string(device));
+    query.bind(2, static_cast<int>(v1::BenchmarkJob::RUNNING));
+    query.bind(3, static_cast<int>(v1::BenchmarkJob::QUEUED));
+    if (!query.executeStep()) return absl::OkStatus();
+    auto job = StoredJobFrom(query);
+    if (job.ok()) next = *std::move(job);
+    return job.status();
+  });
+  if (!status.ok()) return status;
+  return next;
+}
+
+absl::StatusOr<std::vector<StoredJob>> JobStore::JobsInState(v1::BenchmarkJob::State state) {
+  MutexLock lock(&mutex_);
+  std::vector<StoredJob> jobs;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT principal, job, idle_restarts, stopped_clean FROM jobs WHERE state = ? "
+                            "ORDER BY position");
+    query.bind(1, static_cast<int>(state));
+    while (query.executeStep()) {
+      auto job = StoredJobFrom(query);
+      if (!job.ok()) return job.status();
+      jobs.push_back(*std::move(job));
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return jobs;
+}
+
+absl::StatusOr<int> JobStore::CountInState(v1::BenchmarkJob::State state) {
+  MutexLock lock(&mutex_);
+  int count = 0;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_, "SELECT COUNT(*) FROM jobs WHERE state = ?");
+    query.bind(1, static_cast<int>(state));
+    query.executeStep();
+    count = query.getColumn(0).getInt();
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return count;
+}
+
+absl::Status JobStore::Apply(const JobChange& change) {
+  MutexLock lock(&mutex_);
+  const absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+    int state = 0;
+    const auto position = PositionOf(database_.get(), change.job.name(), &state);
+    if (!position.has_value()) return NoSuchJob();
+    if (HasEnded(static_cast<v1::BenchmarkJob::State>(state))) {
+      return absl::FailedPreconditionError("the job has ended");
+    }
+    UpdateJob(database_.get(), *position, change.job);
+    SQLite::Statement counters(*database_,
+                               "UPDATE jobs SET idle_restarts = COALESCE(?, idle_restarts), "
+                               "stopped_clean = COALESCE(?, stopped_clean) WHERE position = ?");
+    if (change.idle_restarts.has_value()) counters.bind(1, *change.idle_restarts);
+    if (change.stopped_clean.has_value()) counters.bind(2, *change.stopped_clean ? 1 : 0);
+    counters.bind(3, *position);
+    counters.exec();
+    if (change.round.has_value()) InsertRound(database_.get(), *position, *change.round);
+    if (change.loss.has_value()) InsertLoss(database_.get(), *position, *change.loss);
+    for (const auto& [name, text] : change.documents) {
+      SQLite::Statement put(*database_, "INSERT OR REPLACE INTO documents (job, name, text) VALUES (?, ?, ?)");
+      put.bind(1, *position);
+      put.bind(2, name);
+      put.bind(3, text);
+      put.exec();
+    }
+    for (const CalibrationPoint& point : change.calibration) {
+      SQLite::Statement put(*database_, "INSERT INTO calibration (device_key, mean) VALUES (?, ?)");
+      put.bind(1, point.device_key);
+      put.bind(2, point.mean);
+      put.exec();
+    }
+    for (const v1::JobEvent& event : change.events) AppendEvent(database_.get(), *position, event);
+    return absl::OkStatus();
+  });
+  if (status.ok()) CountCommit();
+  return status;
+}
+
+absl::StatusOr<v1::BenchmarkJob> JobStore::Cancel(absl::string_view name) {
+  MutexLock lock(&mutex_);
+  v1::BenchmarkJob result;
+  bool changed = false;
+  const absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+    SQLite::Statement query(*database_, "SELECT position, job FROM jobs WHERE name = ?");
+    query.bind(1, std::string(name));
+    if (!query.executeStep()) return NoSuchJob();
+    auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
+    if (!job.has_value()) return CantRead();
+    result = *std::move(job);
+    if (HasEnded(result.state())) return absl::OkStatus();
+    result.set_state(v1::BenchmarkJob::CANCELLED);
+    result.set_detail("cancelled by its owner");
+    result.set_end_time_unix_ms(NowMs());
+    const std::int64_t position = query.getColumn(0).getInt64();
+    UpdateJob(database_.get(), position, result);
+    v1::JobEvent event;
+    *event.mutable_job() = result;
+    AppendEvent(database_.get(), position, event);
+    changed = true;
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (changed) CountCommit();
+  return result;
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> JobStore::EventsAfter(absl::string_view name, std::int64_t sequence,
+                                                                int limit) {
+  MutexLock lock(&mutex_);
+  std::vector<v1::JobEvent> events;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT event FROM events JOIN jobs ON events.job = jobs.position "
+                            "WHERE name = ? AND sequence > ? ORDER BY sequence LIMIT ?");
+    query.bind(1, std::string(name));
+    query.bind(2, sequence);
+    query.bind(3, limit);
+    while (query.executeStep()) {
+      auto event = ParseBlob<v1::JobEvent>(query.getColumn(0));
+      if (!event.has_value()) return CantRead();
+      events.push_back(*std::move(event));
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return events;
+}
+
+absl::StatusOr<std::vector<StoredRound>> JobStore::Rounds(absl::string_view name) {
+  MutexLock lock(&mutex_);
+  std::vector<StoredRound> rounds;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT round, samples, evidence FROM rounds JOIN jobs ON rounds.job = jobs.position "
+                            "WHERE name = ? ORDER BY round");
+    query.bind(1, std::string(name));
+    while (query.executeStep()) {
+      rounds.push_back({query.getColumn(0).getInt(), TextOf(query.getColumn(1)), TextOf(query.getColumn(2))});
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return rounds;
+}
+
+absl::StatusOr<std::vector<StoredLoss>> JobStore::Losses(absl::string_view name) {
+  MutexLock lock(&mutex_);
+  std::vector<StoredLoss> losses;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT phase, round, cause, reason, detail, samples FROM losses "
+                            "JOIN jobs ON losses.job = jobs.position WHERE name = ? ORDER BY ordinal");
+    query.bind(1, std::string(name));
+    while (query.executeStep()) {
+      losses.push_back({TextOf(query.getColumn(0)), query.getColumn(1).getInt(), TextOf(query.getColumn(2)),
+                        TextOf(query.getColumn(3)), TextOf(query.getColumn(4)), TextOf(query.getColumn(5))});
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return losses;
+}
+
+absl::StatusOr<std::string> JobStore::Document(absl::string_view name, absl::string_view document) {
+  MutexLock lock(&mutex_);
+  std::string text;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_,
+                            "SELECT text FROM documents JOIN jobs ON documents.job = jobs.position "
+                            "WHERE jobs.name = ? AND documents.name = ?");
+    query.bind(1, std::string(name));
+    query.bind(2, std::string(document));
+    if (query.executeStep()) text = TextOf(query.getColumn(0));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return text;
+}
+
+absl::StatusOr<std::vector<double>> JobStore::Calibration(absl::string_view device_key) {
+  MutexLock lock(&mutex_);
+  std::vector<double> means;
+  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SQLite::Statement query(*database_, "SELECT mean FROM calibration WHERE device_key = ?");
+    query.bind(1, std::string(device_key));
+    while (query.executeStep()) means.push_back(query.getColumn(0).getDouble());
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return means;
+}
+
+std::uint64_t JobStore::commits() {
+  MutexLock lock(&mutex_);
+  return commits_;
+}
+
+void JobStore::WaitForCommit(std::uint64_t seen, std::chrono::steady_clock::time_point deadline) {
+  MutexLock lock(&mutex_);
+  while (commits_ <= seen) {
+    if (!committed_.WaitUntil(&mutex_, deadline)) return;
+  }
+}
+
+absl::Status JobStore::LimitPagesForTest(int pages) {
+  MutexLock lock(&mutex_);
+  return Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    // SQLite takes no limit below the file's present size: then nothing may be added at all. Its default stands for 0.
+    constexpr std::int64_t kNoLimit = 1073741823;
+    database_->execAndGet(absl::StrCat("PRAGMA max_page_count = ", pages == 0 ? kNoLimit : pages));
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace keval::server
