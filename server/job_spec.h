@@ -29,11 +29,6 @@ inline constexpr int kDefaultMaxQueuedJobs = 64;
 // naming the field's path, e.g. "primaries[2].vocab_size". Takes time bounded by limits.max_series, not by the spec.
 absl::StatusOr<v1::BenchmarkSpec> NormalizeSpec(const v1::BenchmarkSpec& spec, const SpecContext& context);
 
-// Chooses target.device where it is empty and checks that the device can run a spec that NormalizeSpec returned.
-// FAILED_PRECONDITION naming the field: device unknown or not for benchmarks, compute capability, a variant or dtype
-// that it can't run, operands beyond its memory, or a time that no such device could keep within max_device_seconds.
-absl::Status ResolveTarget(const SpecContext& context, v1::BenchmarkSpec* spec);
-
 // SHA-256 (hexadecimal) of a spec that NormalizeSpec returned.
 std::string SpecDigest(const v1::BenchmarkSpec& normalized);
 

@@ -1,75 +1,21 @@
 #include "server/job_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/field_error.h"
 #include "base/text.h"
+#include "server/job_schema.h"
 
 namespace keval::server {
 namespace {
 
-constexpr int kSchemaVersion = 1;
-constexpr std::int32_t kApplicationId = 0x6B65766A;  // "kevj": the file is ours.
 constexpr std::int64_t kQueueRetryMs = 5000;
 constexpr std::int64_t kStoreRetryMs = 1000;
-
-constexpr char kSchema[] = R"sql(
-CREATE TABLE jobs (
-  position INTEGER PRIMARY KEY AUTOINCREMENT,
-  name TEXT NOT NULL UNIQUE,
-  principal TEXT NOT NULL,
-  request_id TEXT,
-  request_digest TEXT NOT NULL,
-  device TEXT NOT NULL,
-  state INTEGER NOT NULL,
-  job BLOB NOT NULL,
-  idle_restarts INTEGER NOT NULL DEFAULT 0,
-  stopped_clean INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (principal, request_id));
-CREATE INDEX jobs_by_state ON jobs (state, device, position);
-CREATE INDEX jobs_by_principal ON jobs (principal, position);
-CREATE TABLE events (
-  job INTEGER NOT NULL REFERENCES jobs (position),
-  sequence INTEGER NOT NULL,
-  event BLOB NOT NULL,
-  PRIMARY KEY (job, sequence)) WITHOUT ROWID;
-CREATE TABLE rounds (
-  job INTEGER NOT NULL REFERENCES jobs (position),
-  round INTEGER NOT NULL,
-  samples TEXT NOT NULL,
-  evidence TEXT NOT NULL,
-  PRIMARY KEY (job, round));
-CREATE TABLE losses (
-  ordinal INTEGER PRIMARY KEY AUTOINCREMENT,
-  job INTEGER NOT NULL REFERENCES jobs (position),
-  phase TEXT NOT NULL,
-  round INTEGER NOT NULL,
-  cause TEXT NOT NULL,
-  reason TEXT NOT NULL,
-  detail TEXT NOT NULL,
-  samples TEXT NOT NULL);
-CREATE INDEX losses_by_job ON losses (job, ordinal);
-CREATE TABLE documents (
-  job INTEGER NOT NULL REFERENCES jobs (position),
-  name TEXT NOT NULL,
-  text TEXT NOT NULL,
-  PRIMARY KEY (job, name));
-CREATE TABLE calibration (
-  device_key TEXT NOT NULL,
-  mean REAL NOT NULL);
-CREATE INDEX calibration_by_device ON calibration (device_key);
-)sql";
 
 bool HasEnded(v1::BenchmarkJob::State state) {
   return state == v1::BenchmarkJob::DONE || state == v1::BenchmarkJob::CANCELLED;
@@ -113,10 +59,13 @@ absl::Status Write(SQLite::Database* database, Body body) {
   }
 }
 
-template <typename Body>
-absl::Status Read(Body body) {
+// Runs `body`, which may throw SQLite's exceptions, over a value to fill in.
+template <typename Value, typename Body>
+absl::StatusOr<Value> Read(Body body) {
   try {
-    return body();
+    Value value{};
+    if (absl::Status status = body(&value); !status.ok()) return status;
+    return value;
   } catch (const SQLite::Exception&) {
     return CantRead();
   }
@@ -184,66 +133,19 @@ absl::StatusOr<StoredJob> StoredJobFrom(SQLite::Statement& query) {
                    query.getColumn(3).getInt() != 0};
 }
 
-absl::StatusOr<int> LockDirectory(const std::string& data_dir) {
-  if (mkdir(data_dir.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::UnavailableError(absl::StrCat("can't create data directory ", data_dir, ": ", std::strerror(errno)));
-  }
-  const std::string path = absl::StrCat(data_dir, "/LOCK");
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat("can't open ", path, ": ", std::strerror(errno)));
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  const int error = errno;
-  close(fd);
-  if (error == EWOULDBLOCK) {
-    return absl::FailedPreconditionError(absl::StrCat("data directory ", data_dir, " is used by another server"));
-  }
-  return absl::UnavailableError(absl::StrCat("can't lock ", path, ": ", std::strerror(error)));
-}
-
-// Creates the schema in a new file; refuses one that isn't ours, is newer, or is damaged.
-absl::Status PrepareSchema(const std::string& path, SQLite::Database* database) {
-  database->exec("PRAGMA journal_mode = WAL");
-  database->exec("PRAGMA synchronous = FULL");
-  database->exec("PRAGMA foreign_keys = ON");
-  database->setBusyTimeout(2000);
-  const int version = database->execAndGet("PRAGMA user_version").getInt();
-  const int application = database->execAndGet("PRAGMA application_id").getInt();
-  const int tables = database->execAndGet("SELECT COUNT(*) FROM sqlite_master").getInt();
-  if (version == 0 && application == 0 && tables == 0) {
-    SQLite::Transaction transaction(*database, SQLite::TransactionBehavior::IMMEDIATE);
-    database->exec(kSchema);
-    database->exec(absl::StrCat("PRAGMA application_id = ", kApplicationId));
-    database->exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
-    transaction.commit();
-    return absl::OkStatus();
-  }
-  if (application != kApplicationId) {
-    return absl::DataLossError(absl::StrCat(path, " is no job store of keval's; name another --data_dir"));
-  }
-  if (version > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " has schema version ", version,
-                                                      ", this server reads up to ", kSchemaVersion,
-                                                      "; start the newer server again or name another --data_dir"));
-  }
-  // Every job must be readable now, not at some request later.
-  SQLite::Statement query(*database, "SELECT job FROM jobs");
-  while (query.executeStep()) {
-    if (!ParseBlob<v1::BenchmarkJob>(query.getColumn(0)).has_value()) {
-      return absl::DataLossError(absl::StrCat(path, " is damaged: a job can't be read"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& data_dir) {
-  absl::StatusOr<int> lock = LockDirectory(data_dir);
+  absl::StatusOr<int> lock = LockDataDir(data_dir);
   if (!lock.ok()) return lock.status();
   const std::string path = absl::StrCat(data_dir, "/jobs.db");
-  absl::Status status;
+  absl::Status status = CreatePrivateFile(path);
+  if (!status.ok()) {
+    close(*lock);
+    return status;
+  }
   try {
-    auto database = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    auto database = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE);
     status = PrepareSchema(path, database.get());
     if (status.ok()) return std::unique_ptr<JobStore>(new JobStore(*lock, std::move(database)));
   } catch (const SQLite::Exception& error) {
@@ -284,14 +186,13 @@ absl::StatusOr<std::optional<v1::BenchmarkJob>> JobStore::FindRequestLocked(absl
 absl::StatusOr<std::optional<v1::BenchmarkJob>> JobStore::FindRequest(absl::string_view principal,
                                                                       absl::string_view request_id,
                                                                       absl::string_view request_digest) {
+  using Found = std::optional<v1::BenchmarkJob>;
   MutexLock lock(&mutex_);
-  absl::StatusOr<std::optional<v1::BenchmarkJob>> found;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    found = FindRequestLocked(principal, request_id, request_digest);
-    return found.status();
+  return Read<Found>([&](Found* found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+    absl::StatusOr<Found> stored = FindRequestLocked(principal, request_id, request_digest);
+    if (stored.ok()) *found = *std::move(stored);
+    return stored.status();
   });
-  if (!status.ok()) return status;
-  return found;
 }
 
 absl::StatusOr<v1::BenchmarkJob> JobStore::Create(absl::string_view principal, const v1::BenchmarkJob& job,
@@ -339,90 +240,81 @@ absl::StatusOr<v1::BenchmarkJob> JobStore::Create(absl::string_view principal, c
 
 absl::StatusOr<StoredJob> JobStore::Get(absl::string_view name) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<StoredJob> found = NoSuchJob();
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return Read<StoredJob>([&](StoredJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     SQLite::Statement query(*database_, "SELECT principal, job, idle_restarts, stopped_clean FROM jobs WHERE name = ?");
     query.bind(1, std::string(name));
-    if (query.executeStep()) found = StoredJobFrom(query);
-    return found.status();
+    if (!query.executeStep()) return NoSuchJob();
+    absl::StatusOr<StoredJob> stored = StoredJobFrom(query);
+    if (stored.ok()) *job = *std::move(stored);
+    return stored.status();
   });
-  if (!status.ok()) return status;
-  return found;
 }
 
 absl::StatusOr<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>> JobStore::List(absl::string_view principal,
                                                                                       std::int64_t before, int limit) {
   MutexLock lock(&mutex_);
-  std::vector<std::pair<std::int64_t, v1::BenchmarkJob>> jobs;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_,
-                            "SELECT position, job FROM jobs WHERE principal = ?1 AND (?2 = 0 OR position < ?2) "
-                            "ORDER BY position DESC LIMIT ?3");
-    query.bind(1, std::string(principal));
-    query.bind(2, before);
-    query.bind(3, limit);
-    while (query.executeStep()) {
-      auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
-      if (!job.has_value()) return CantRead();
-      jobs.emplace_back(query.getColumn(0).getInt64(), *std::move(job));
-    }
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return jobs;
+  return Read<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>>(
+      [&](std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>* jobs)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+            SQLite::Statement query(*database_,
+                                    "SELECT position, job FROM jobs WHERE principal = ?1 AND (?2 = 0 OR position < ?2) "
+                                    "ORDER BY position DESC LIMIT ?3");
+            query.bind(1, std::string(principal));
+            query.bind(2, before);
+            query.bind(3, limit);
+            while (query.executeStep()) {
+              auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
+              if (!job.has_value()) return CantRead();
+              jobs->emplace_back(query.getColumn(0).getInt64(), *std::move(job));
+            }
+            return absl::OkStatus();
+          });
 }
 
 absl::StatusOr<std::optional<StoredJob>> JobStore::NextJob(absl::string_view device) {
   MutexLock lock(&mutex_);
-  std::optional<StoredJob> next;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_,
-                            "SELECT principal, job, idle_restarts, stopped_clean FROM jobs "
-                            "WHERE device = ? AND state IN (?, ?) ORDER BY state DESC, position LIMIT 1");
-    static_assert(v1::BenchmarkJob::RUNNING > v1::BenchmarkJob::QUEUED);  // What runs already comes first.
-    query.bind(1, std::string(device));
-    query.bind(2, static_cast<int>(v1::BenchmarkJob::RUNNING));
-    query.bind(3, static_cast<int>(v1::BenchmarkJob::QUEUED));
-    if (!query.executeStep()) return absl::OkStatus();
-    auto job = StoredJobFrom(query);
-    if (job.ok()) next = *std::move(job);
-    return job.status();
-  });
-  if (!status.ok()) return status;
-  return next;
+  return Read<std::optional<StoredJob>>(
+      [&](std::optional<StoredJob>* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        SQLite::Statement query(*database_,
+                                "SELECT principal, job, idle_restarts, stopped_clean FROM jobs "
+                                "WHERE device = ? AND state IN (?, ?) ORDER BY state DESC, position LIMIT 1");
+        static_assert(v1::BenchmarkJob::RUNNING > v1::BenchmarkJob::QUEUED);  // What runs already comes first.
+        query.bind(1, std::string(device));
+        query.bind(2, static_cast<int>(v1::BenchmarkJob::RUNNING));
+        query.bind(3, static_cast<int>(v1::BenchmarkJob::QUEUED));
+        if (!query.executeStep()) return absl::OkStatus();
+        auto job = StoredJobFrom(query);
+        if (job.ok()) *next = *std::move(job);
+        return job.status();
+      });
 }
 
 absl::StatusOr<std::vector<StoredJob>> JobStore::JobsInState(v1::BenchmarkJob::State state) {
   MutexLock lock(&mutex_);
-  std::vector<StoredJob> jobs;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_,
-                            "SELECT principal, job, idle_restarts, stopped_clean FROM jobs WHERE state = ? "
-                            "ORDER BY position");
-    query.bind(1, static_cast<int>(state));
-    while (query.executeStep()) {
-      auto job = StoredJobFrom(query);
-      if (!job.ok()) return job.status();
-      jobs.push_back(*std::move(job));
-    }
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return jobs;
+  return Read<std::vector<StoredJob>>(
+      [&](std::vector<StoredJob>* jobs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        SQLite::Statement query(*database_,
+                                "SELECT principal, job, idle_restarts, stopped_clean FROM jobs WHERE state = ? "
+                                "ORDER BY position");
+        query.bind(1, static_cast<int>(state));
+        while (query.executeStep()) {
+          auto job = StoredJobFrom(query);
+          if (!job.ok()) return job.status();
+          jobs->push_back(*std::move(job));
+        }
+        return absl::OkStatus();
+      });
 }
 
 absl::StatusOr<int> JobStore::CountInState(v1::BenchmarkJob::State state) {
   MutexLock lock(&mutex_);
-  int count = 0;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return Read<int>([&](int* count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     SQLite::Statement query(*database_, "SELECT COUNT(*) FROM jobs WHERE state = ?");
     query.bind(1, static_cast<int>(state));
     query.executeStep();
-    count = query.getColumn(0).getInt();
+    *count = query.getColumn(0).getInt();
     return absl::OkStatus();
   });
-  if (!status.ok()) return status;
-  return count;
 }
 
 absl::Status JobStore::Apply(const JobChange& change) {
@@ -495,87 +387,76 @@ absl::StatusOr<v1::BenchmarkJob> JobStore::Cancel(absl::string_view name) {
 absl::StatusOr<std::vector<v1::JobEvent>> JobStore::EventsAfter(absl::string_view name, std::int64_t sequence,
                                                                 int limit) {
   MutexLock lock(&mutex_);
-  std::vector<v1::JobEvent> events;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_,
-                            "SELECT event FROM events JOIN jobs ON events.job = jobs.position "
-                            "WHERE name = ? AND sequence > ? ORDER BY sequence LIMIT ?");
-    query.bind(1, std::string(name));
-    query.bind(2, sequence);
-    query.bind(3, limit);
-    while (query.executeStep()) {
-      auto event = ParseBlob<v1::JobEvent>(query.getColumn(0));
-      if (!event.has_value()) return CantRead();
-      events.push_back(*std::move(event));
-    }
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return events;
+  return Read<std::vector<v1::JobEvent>>(
+      [&](std::vector<v1::JobEvent>* events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        SQLite::Statement query(*database_,
+                                "SELECT event FROM events JOIN jobs ON events.job = jobs.position "
+                                "WHERE name = ? AND sequence > ? ORDER BY sequence LIMIT ?");
+        query.bind(1, std::string(name));
+        query.bind(2, sequence);
+        query.bind(3, limit);
+        while (query.executeStep()) {
+          auto event = ParseBlob<v1::JobEvent>(query.getColumn(0));
+          if (!event.has_value()) return CantRead();
+          events->push_back(*std::move(event));
+        }
+        return absl::OkStatus();
+      });
 }
 
 absl::StatusOr<std::vector<StoredRound>> JobStore::Rounds(absl::string_view name) {
   MutexLock lock(&mutex_);
-  std::vector<StoredRound> rounds;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_,
-                            "SELECT round, samples, evidence FROM rounds JOIN jobs ON rounds.job = jobs.position "
-                            "WHERE name = ? ORDER BY round");
-    query.bind(1, std::string(name));
-    while (query.executeStep()) {
-      rounds.push_back({query.getColumn(0).getInt(), TextOf(query.getColumn(1)), TextOf(query.getColumn(2))});
-    }
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return rounds;
+  return Read<std::vector<StoredRound>>(
+      [&](std::vector<StoredRound>* rounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        SQLite::Statement query(*database_,
+                                "SELECT round, samples, evidence FROM rounds JOIN jobs ON rounds.job = jobs.position "
+                                "WHERE name = ? ORDER BY round");
+        query.bind(1, std::string(name));
+        while (query.executeStep()) {
+          rounds->push_back({query.getColumn(0).getInt(), TextOf(query.getColumn(1)), TextOf(query.getColumn(2))});
+        }
+        return absl::OkStatus();
+      });
 }
 
 absl::StatusOr<std::vector<StoredLoss>> JobStore::Losses(absl::string_view name) {
   MutexLock lock(&mutex_);
-  std::vector<StoredLoss> losses;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_,
-                            "SELECT phase, round, cause, reason, detail, samples FROM losses "
-                            "JOIN jobs ON losses.job = jobs.position WHERE name = ? ORDER BY ordinal");
-    query.bind(1, std::string(name));
-    while (query.executeStep()) {
-      losses.push_back({TextOf(query.getColumn(0)), query.getColumn(1).getInt(), TextOf(query.getColumn(2)),
-                        TextOf(query.getColumn(3)), TextOf(query.getColumn(4)), TextOf(query.getColumn(5))});
-    }
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return losses;
+  return Read<std::vector<StoredLoss>>(
+      [&](std::vector<StoredLoss>* losses) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        SQLite::Statement query(*database_,
+                                "SELECT phase, round, cause, reason, detail, samples FROM losses "
+                                "JOIN jobs ON losses.job = jobs.position WHERE name = ? ORDER BY ordinal");
+        query.bind(1, std::string(name));
+        while (query.executeStep()) {
+          losses->push_back({TextOf(query.getColumn(0)), query.getColumn(1).getInt(), TextOf(query.getColumn(2)),
+                             TextOf(query.getColumn(3)), TextOf(query.getColumn(4)), TextOf(query.getColumn(5))});
+        }
+        return absl::OkStatus();
+      });
 }
 
 absl::StatusOr<std::string> JobStore::Document(absl::string_view name, absl::string_view document) {
   MutexLock lock(&mutex_);
-  std::string text;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return Read<std::string>([&](std::string* text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     SQLite::Statement query(*database_,
                             "SELECT text FROM documents JOIN jobs ON documents.job = jobs.position "
                             "WHERE jobs.name = ? AND documents.name = ?");
     query.bind(1, std::string(name));
     query.bind(2, std::string(document));
-    if (query.executeStep()) text = TextOf(query.getColumn(0));
+    if (query.executeStep()) *text = TextOf(query.getColumn(0));
     return absl::OkStatus();
   });
-  if (!status.ok()) return status;
-  return text;
 }
 
 absl::StatusOr<std::vector<double>> JobStore::Calibration(absl::string_view device_key) {
   MutexLock lock(&mutex_);
-  std::vector<double> means;
-  const absl::Status status = Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    SQLite::Statement query(*database_, "SELECT mean FROM calibration WHERE device_key = ?");
-    query.bind(1, std::string(device_key));
-    while (query.executeStep()) means.push_back(query.getColumn(0).getDouble());
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return means;
+  return Read<std::vector<double>>(
+      [&](std::vector<double>* means) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        SQLite::Statement query(*database_, "SELECT mean FROM calibration WHERE device_key = ?");
+        query.bind(1, std::string(device_key));
+        while (query.executeStep()) means->push_back(query.getColumn(0).getDouble());
+        return absl::OkStatus();
+      });
 }
 
 std::uint64_t JobStore::commits() {
@@ -592,7 +473,7 @@ void JobStore::WaitForCommit(std::uint64_t seen, std::chrono::steady_clock::time
 
 absl::Status JobStore::LimitPagesForTest(int pages) {
   MutexLock lock(&mutex_);
-  return Read([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // SQLite takes no limit below the file's present size: then nothing may be added at all. Its default stands for 0.
     constexpr std::int64_t kNoLimit = 1073741823;
     database_->execAndGet(absl::StrCat("PRAGMA max_page_count = ", pages == 0 ? kNoLimit : pages));
