@@ -53,3 +53,24 @@ collect_libraries() {
     done
   strip --strip-unneeded "$dir"/*
 }
+
+# await_ready FILE PID LOG: until the kevald PID has written its ready file; shows LOG and fails where it ends before or
+# takes longer than 60 s.
+await_ready() {
+  local file=$1 pid=$2 log=$3 i
+  for ((i = 0; i < 600; ++i)); do
+    [[ ! -f $file ]] || return 0
+    if ! kill -0 "$pid" 2>/dev/null; then
+      cat "$log" >&2
+      echo 'kevald ended before it was ready; its log is above' >&2
+      return 1
+    fi
+    sleep 0.1
+  done
+  cat "$log" >&2
+  echo 'kevald was not ready within 60 s; its log is above' >&2
+  return 1
+}
+
+# control_address FILE: where the kevald of that ready file listens.
+control_address() { sed -n 's/.*"control": *"\([^"]*\)".*/\1/p' "$1"; }
