@@ -28,9 +28,11 @@ struct Sample {
 
 inline constexpr absl::string_view kSamplesHeader = "series,role,round,quad,pos,arm,rep,ns,throttled";
 
-// Reads a whole samples file. INVALID_ARGUMENT naming the line ("line 17: …") for a BOM, CRLF, a missing or unknown
-// column, an unknown role, a time that is not positive, a duplicate row, an arm that lacks blocks or repetitions, a
-// quad that is not ABBA or BAAB, a series with two roles, or role `diagnostic`.
+// Reads a whole samples file. INVALID_ARGUMENT naming the line ("samples: line 17: …") for a file that is empty or has
+// no row, a BOM, CRLF, a NUL, text that isn't UTF-8, a missing or unknown column, an unknown role or role `diagnostic`,
+// a number that isn't written in digits alone or is too long, a time that is not positive, and whatever MeasureSeries
+// refuses (measured_series.h): a duplicate row, an arm that lacks blocks or repetitions, a quad that is not ABBA or
+// BAAB, a series with two roles.
 absl::StatusOr<std::vector<Sample>> ParseSamples(absl::string_view csv);
 
 // The inverse; a series name with a comma, quote or newline is quoted (RFC 4180), and ParseSamples reads it back.

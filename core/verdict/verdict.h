@@ -1,116 +1,80 @@
-// From samples to a verdict: pure functions, no I/O, no clock, no torch. The procedure is described in
-// docs/measuring.md.
+// From samples to a verdict: pure functions, no I/O, no clock, no torch. The procedure is described in docs/verdict.md.
 #ifndef KEVAL_CORE_VERDICT_VERDICT_H_
 #define KEVAL_CORE_VERDICT_VERDICT_H_
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "core/verdict/config.h"
+#include "core/verdict/look.h"
+#include "core/verdict/require.h"  // IWYU pragma: export
+#include "core/verdict/rounds_needed.h"
 #include "core/verdict/samples.h"
 
 namespace keval::verdict {
 
-struct Config {
-  std::vector<int> looks = {6, 10, 16, 24};
-  std::vector<double> a_sup = {.002, .002, .003, .003};
-  std::vector<double> a_eq = {.010, .010, .015, .015};
-  std::vector<double> a_ctl = {.001, .001, .0015, .0015};
-  std::map<std::string, double> delta = {{"primary", 0.01}, {"guard", 0.01}};  // By series name or role; a name wins.
-  double consist = 0.8;
-  double ctl_floor = 0.002;
-  double thr_quads_max = 0.2;
-  double thr_asym_p = 0.01;
-};
-
-// INVALID_ARGUMENT naming the key ("a_sup", "looks[1]", …) for lengths that differ, looks that don't ascend or are < 2,
-// levels outside (0, 0.5), δ outside (0, 1).
-absl::Status ValidateConfig(const Config& config);
-
-// A series' figures at one look, in ln units; NaN where n < 2.
-struct SeriesLook {
-  std::string series;
-  Role role = Role::kPrimary;
-  std::vector<double> D;    // Values of the rounds that have one, in round order.
-  std::vector<int> rounds;  // Which rounds those are.
-  int n = 0;
-  double L = 0;
-  double sd = 0;  // Of D.
-  double se = 0;
-  int df = 0;
-  int pos = 0;  // Rounds with D > 0.
-  double meanratio_log = 0;
-  double p_gain = 0;
-  double p_loss = 0;
-  double p_holm = 0;  // Running maximum; NaN for a control.
-  double sup_lo = 0, sup_hi = 0, eq_lo = 0, eq_hi = 0;
-  std::array<double, 2> ci95 = {0, 0};
-  double ctl_shown = 0;  // |L| + t(.95)·se.
-  double hodges_lehmann = 0;
-  double within_sd = 0;  // Between quads inside rounds, pooled.
-  double smallest_detectable = 0;
-  double p95_ratio_log = 0;  // ln of the ratio of the arms' 95th percentile times.
-  bool is_short = false;
-  bool non_inferior = false, equivalent = false, improved = false, regressed = false;
-};
-
-struct Look {
-  int R = 0;
-  std::vector<SeriesLook> series;  // In file order.
-  std::string candidate;           // IMPROVED, REGRESSED, TAIL, EQUIVALENT or empty.
-  bool control_fail = false;
-  bool control_ok = false;
-  std::vector<std::string> regressed;
-  double eps = 0;
-};
-
 enum class Memory : std::uint8_t { kNotRecorded, kMet, kNotMet };
+
+// "not_recorded", "met", "not_met".
+absl::string_view MemoryName(Memory memory);
 
 // What else decides, besides times.
 struct Evidence {
   Memory memory = Memory::kNotRecorded;
-  std::string contract_failure;  // Non-empty: row 1 holds; which check, which arm.
+  std::string contract_failure;  // Non-empty: row 1 holds; which check, which arm. Becomes the reason.
   std::string failure;           // Non-empty: row 2 holds; the reason, e.g. CANDIDATE_CRASHED.
 };
+
+// Rows of the decision table, by their numbers there.
+enum class Rule : std::uint8_t {
+  kContractFailed = 1,
+  kFailed = 2,
+  kThrottleAsymmetry = 3,
+  kThrottleBudget = 4,
+  kControl = 5,
+  kRegressed = 6,
+  kTailConflict = 7,
+  kMemory = 75,  // Row 7b.
+  kImproved = 8,
+  kEquivalent = 9,
+  kBudget = 11,  // Also MISSING_ROUNDS.
+};
+
+// "1" … "11"; kMemory is "7b".
+std::string RuleName(Rule rule);
 
 struct Outcome {
   std::string verdict;  // IMPROVED, EQUIVALENT, REGRESSED, INCONCLUSIVE, CONTRACT_FAILED, FAILED.
   std::string reason;
-  std::string
-      detail;    // For a person: which rule fired, the limiting series, the next step. Never empty when INCONCLUSIVE.
-  int rule = 0;  // Row of the decision table; 75 is row 7b.
-  std::optional<int> stop_look;
-  std::vector<Look> looks;
-  std::array<int, 2> throttled_blocks = {0, 0};  // A, B.
+  std::string detail;  // Printable, for a person: what decided, and for INCONCLUSIVE the next step. Never empty.
+  Rule rule = Rule::kBudget;
+  std::optional<int> stop_look;  // Rounds at the look that decided; at BUDGET the last one configured.
+  std::vector<Look> looks;       // Every look asked, the deciding one last; empty where rows 3 or 4 hold.
+  std::array<int, 2> throttled_blocks = {0, 0};  // A, B; over all series, control included.
   double throttle_asym_p = 1;
-  double quads_dropped = 0;  // Fraction.
+  double quads_dropped = 0;  // Fraction of all quads.
   Memory memory = Memory::kNotRecorded;
-  bool non_inferior = false;
-  int rounds_needed = 0;  // At BUDGET: 201 is "more than 200"; 0: not estimated.
-  std::string limiting_series;
+  bool non_inferior = false;   // Every primary and guard non-inferior and the control shown, at the last look asked.
+  RoundsNeeded rounds_needed;  // At BUDGET; rounds = 0 elsewhere.
 };
 
 // The whole procedure offline, over every look that `samples` reach. INVALID_ARGUMENT for a config that ValidateConfig
-// refuses or a series without δ.
+// refuses, samples that MeasureSeries refuses, none of role primary, a series without δ, or a δ for a name that is
+// neither a role nor a series. With a failure in `evidence`, `samples` may be empty.
 absl::StatusOr<Outcome> Decide(const std::vector<Sample>& samples, const Config& config, const Evidence& evidence = {});
 
-// The live job's question after a round: nullopt while the table says "next look" (row 10).
+// The live job's question after a round, `samples` holding every round so far: nullopt while the table says "next look"
+// (row 10) or the rounds are no look. The errors of Decide. What it returns, Decide returns from the same samples.
 absl::StatusOr<std::optional<Outcome>> DecideSoFar(const std::vector<Sample>& samples, const Config& config,
                                                    const Evidence& evidence);
 
-// Whether a verdict meets what was required. `require`: improved, equivalent, no-regression or any.
-enum class Require : std::uint8_t { kImproved, kEquivalent, kNoRegression, kAny };
-std::optional<Require> ParseRequire(absl::string_view text);
-
-// 0 met; 1 REGRESSED; 3 not met; 4 CONTRACT_FAILED; 5 FAILED by an arm; 6 FAILED by harness, device or infrastructure.
-int ExitCode(absl::string_view verdict, absl::string_view reason, absl::string_view failure_cause, bool non_inferior,
-             Require require);
+// Every look that `samples` reach, whatever an earlier one decided: what a watcher is shown on the way. The errors of
+// Decide.
+absl::StatusOr<std::vector<Look>> TakeLooks(const std::vector<Sample>& samples, const Config& config);
 
 }  // namespace keval::verdict
 
