@@ -1,0 +1,48 @@
+#include "server/engine_backend.h"
+
+#include <memory>
+#include <utility>
+
+namespace keval::server {
+namespace {
+
+class EngineBackend final : public GradientBackend {
+ public:
+  explicit EngineBackend(std::unique_ptr<linear_logp::Engine> engine) : engine_(std::move(engine)) {}
+
+  absl::StatusOr<linear_logp::Support> Supports(const linear_logp::Problem& problem,
+                                                const linear_logp::Options& options) const override {
+    return engine_->Supports(problem, options);
+  }
+  absl::StatusOr<std::int64_t> EstimateBytes(const linear_logp::Problem& problem, const linear_logp::Options& options,
+                                             linear_logp::Want want) const override {
+    return engine_->EstimateBytes(problem, options, want);
+  }
+  absl::StatusOr<linear_logp::Outputs> Forward(const linear_logp::Problem& problem, const linear_logp::Options& options,
+                                               const linear_logp::Inputs& inputs,
+                                               const linear_logp::ContinueCheck& check) override {
+    return engine_->Forward(problem, options, inputs, check);
+  }
+  absl::StatusOr<linear_logp::Outputs> Gradient(const linear_logp::Problem& problem,
+                                                const linear_logp::Options& options, linear_logp::Want want,
+                                                const linear_logp::Inputs& inputs,
+                                                const linear_logp::ContinueCheck& check) override {
+    return engine_->Gradient(problem, options, want, inputs, check);
+  }
+  bool Healthy() const override { return engine_->Healthy(); }
+
+ private:
+  const std::unique_ptr<linear_logp::Engine> engine_;
+};
+
+}  // namespace
+
+BackendFactory EngineBackendFactory(linear_logp::Device device, int cpu_threads) {
+  return [device, cpu_threads]() -> absl::StatusOr<std::unique_ptr<GradientBackend>> {
+    absl::StatusOr<std::unique_ptr<linear_logp::Engine>> engine = linear_logp::Engine::Create(device, cpu_threads);
+    if (!engine.ok()) return engine.status();
+    return std::make_unique<EngineBackend>(*std::move(engine));
+  };
+}
+
+}  // namespace keval::server

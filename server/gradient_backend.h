@@ -1,0 +1,40 @@
+// The operator on one device, as the executor sees it: the seam behind which LibTorch lives.
+#ifndef KEVAL_SERVER_GRADIENT_BACKEND_H_
+#define KEVAL_SERVER_GRADIENT_BACKEND_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/linear_logp/engine.h"
+#include "core/linear_logp/problem.h"
+
+namespace keval::server {
+
+// Contracts and errors are those of linear_logp::Engine. Made, called and destroyed by one thread.
+class GradientBackend {
+ public:
+  virtual ~GradientBackend() = default;
+  virtual absl::StatusOr<linear_logp::Support> Supports(const linear_logp::Problem& problem,
+                                                        const linear_logp::Options& options) const = 0;
+  virtual absl::StatusOr<std::int64_t> EstimateBytes(const linear_logp::Problem& problem,
+                                                     const linear_logp::Options& options,
+                                                     linear_logp::Want want) const = 0;
+  virtual absl::StatusOr<linear_logp::Outputs> Forward(const linear_logp::Problem& problem,
+                                                       const linear_logp::Options& options,
+                                                       const linear_logp::Inputs& inputs,
+                                                       const linear_logp::ContinueCheck& check) = 0;
+  virtual absl::StatusOr<linear_logp::Outputs> Gradient(const linear_logp::Problem& problem,
+                                                        const linear_logp::Options& options, linear_logp::Want want,
+                                                        const linear_logp::Inputs& inputs,
+                                                        const linear_logp::ContinueCheck& check) = 0;
+  // False after a sticky device error: the device is lost to this process.
+  virtual bool Healthy() const = 0;
+};
+
+using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<GradientBackend>>()>;
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_GRADIENT_BACKEND_H_

@@ -1,0 +1,76 @@
+// A linear_logp request on its way in: everything that can be refused is refused here, before anything is allocated.
+#ifndef KEVAL_SERVER_GRADIENT_REQUEST_H_
+#define KEVAL_SERVER_GRADIENT_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/linear_logp/engine.h"
+#include "core/linear_logp/problem.h"
+#include "keval/v1/linear_logp.pb.h"
+#include "server/device_table.h"
+#include "server/tensor_store.h"
+
+namespace keval::server {
+
+// An operand whose bytes are still to come in the stream.
+struct AwaitedOperand {
+  std::string field;
+  std::int64_t bytes = 0;
+  linear_logp::HostTensor* tensor = nullptr;  // In GradientCall::inputs: its `data` is to be set.
+};
+
+// One validated request. Inline bytes are read where they lie, so the message must outlive it; stored tensors are held.
+struct GradientCall {
+  const ServedDevice* device = nullptr;
+  linear_logp::Options options;
+  linear_logp::Problem problem;
+  linear_logp::Want want;  // As what applies: no bias, no gradient of it; no grad_logp, no gradient at all.
+  linear_logp::Inputs inputs;
+  std::vector<AwaitedOperand> awaited;  // In the order of the stream: targets, grad_logp, bias, weight, hidden.
+  std::int64_t inline_bytes = 0;
+  std::int64_t awaited_bytes = 0;
+  std::int64_t result_bytes = 0;  // logp and the gradients wanted.
+
+  GradientCall() = default;
+  GradientCall(const GradientCall&) = delete;  // `awaited` points into `inputs`.
+  GradientCall& operator=(const GradientCall&) = delete;
+};
+
+// How a request came: in one message, where every operand is inline or a handle, or as a stream's header, where one may
+// also be awaited.
+enum class Entrance : std::uint8_t { kUnary, kStream };
+
+struct RequestLimits {
+  std::int64_t max_unary_bytes = std::int64_t{2} << 20;
+  // Results of a unary call: below the 4 MiB that gRPC clients accept in one message unless told otherwise.
+  std::int64_t max_unary_result_bytes = (std::int64_t{4} << 20) - (std::int64_t{64} << 10);
+};
+
+struct RequestContext {
+  const DeviceTable* devices = nullptr;
+  TensorStore* tensors = nullptr;
+  const std::vector<linear_logp::VariantDescription>* variants = nullptr;
+  RequestLimits limits;
+};
+
+// Fills `call`. INVALID_ARGUMENT naming field, value and limit for every refusal of the contract; NOT_FOUND for a
+// handle; FAILED_PRECONDITION for the device; RESOURCE_EXHAUSTED where operands and results alone exceed the device's
+// memory. Targets whose bytes are here are checked; awaited ones are CheckTargets' business.
+absl::Status ParseGradientCall(const RequestContext& context, absl::string_view principal, Entrance entrance,
+                               const v1::LinearLogpOptions& options, const v1::LinearLogpInputs& inputs,
+                               const google::protobuf::RepeatedField<int>& want, GradientCall* call);
+
+// REQUIRES that the targets' bytes are in. INVALID_ARGUMENT (field "targets").
+absl::Status CheckTargets(const GradientCall& call);
+
+// INVALID_ARGUMENT (field "variant") for a name that isn't in `variants`.
+absl::Status CheckVariant(absl::string_view name, const std::vector<linear_logp::VariantDescription>& variants);
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_GRADIENT_REQUEST_H_

@@ -1,0 +1,53 @@
+// What every RPC goes through on its way to a handler: who calls, whether the server takes calls, how long it may last.
+#ifndef KEVAL_SERVER_GRPC_CALL_H_
+#define KEVAL_SERVER_GRPC_CALL_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/call_context.h"
+#include "server/grpc/stall_watch.h"
+#include "server/principal.h"
+#include "server/serving_state.h"
+
+namespace keval::server {
+
+// Shared by the adapters of one process. Thread-safe; owns nothing it is given, all of which must outlive it.
+class CallRunner {
+ public:
+  CallRunner(const PrincipalSource* principals, ServingState* state, StallWatch* stalls)
+      : principals_(principals), state_(state), stalls_(stalls) {}
+
+  enum class WhileDraining : std::uint8_t { kRefuse, kAnswer };
+
+  // Runs `body` for a call and converts its status. `rpc` names the call in the log.
+  grpc::Status Run(grpc::ServerContext* context, absl::string_view rpc,
+                   absl::FunctionRef<absl::Status(const CallContext&)> body,
+                   WhileDraining draining = WhileDraining::kRefuse) const;
+
+  StallWatch* stalls() const { return stalls_; }
+
+ private:
+  absl::Status RunBody(grpc::ServerContext* context, absl::FunctionRef<absl::Status(const CallContext&)> body,
+                       WhileDraining draining) const;
+
+  const PrincipalSource* const principals_;
+  ServingState* const state_;
+  StallWatch* const stalls_;
+};
+
+// Moves a value into an RPC's response.
+template <typename Response>
+absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
+  if (!result.ok()) return result.status();
+  *response = *std::move(result);
+  return absl::OkStatus();
+}
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_GRPC_CALL_H_

@@ -1,0 +1,76 @@
+// The gRPC services: each method passes its call to a handler through CallRunner and adds nothing of its own.
+#ifndef KEVAL_SERVER_GRPC_SERVICES_H_
+#define KEVAL_SERVER_GRPC_SERVICES_H_
+
+#include "keval/v1/linear_logp.grpc.pb.h"
+#include "keval/v1/server_info.grpc.pb.h"
+#include "keval/v1/tensor.grpc.pb.h"
+#include "server/contract_handler.h"
+#include "server/grpc/call.h"
+#include "server/linear_logp_handler.h"
+#include "server/server_info_handler.h"
+#include "server/tensor_handler.h"
+
+namespace keval::server {
+
+// Each is thread-safe and owns nothing it is given, all of which must outlive it. One instance for each grpc::Server.
+
+class LinearLogpService final : public v1::LinearLogpService::Service {
+ public:
+  LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, ContractHandler* contract)
+      : calls_(calls), handler_(handler), contract_(contract) {}
+
+  grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request, v1::PlanResponse* response) override;
+  grpc::Status Forward(grpc::ServerContext* context, const v1::ForwardRequest* request,
+                       v1::ForwardResponse* response) override;
+  grpc::Status Gradient(grpc::ServerContext* context, const v1::GradientRequest* request,
+                        v1::GradientResponse* response) override;
+  grpc::Status StreamGradient(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::StreamGradientResponse, v1::StreamGradientRequest>* stream) override;
+  grpc::Status CheckContract(grpc::ServerContext* context, const v1::CheckContractRequest* request,
+                             grpc::ServerWriter<v1::ContractRow>* writer) override;
+
+ private:
+  const CallRunner* const calls_;
+  LinearLogpHandler* const handler_;
+  ContractHandler* const contract_;
+};
+
+class TensorService final : public v1::TensorService::Service {
+ public:
+  TensorService(const CallRunner* calls, TensorHandler* handler) : calls_(calls), handler_(handler) {}
+
+  grpc::Status Put(grpc::ServerContext* context, grpc::ServerReader<v1::PutRequest>* reader,
+                   v1::TensorInfo* response) override;
+  grpc::Status Get(grpc::ServerContext* context, const v1::GetTensorRequest* request,
+                   grpc::ServerWriter<v1::GetTensorResponse>* writer) override;
+  grpc::Status Stat(grpc::ServerContext* context, const v1::StatTensorRequest* request,
+                    v1::TensorInfo* response) override;
+  grpc::Status List(grpc::ServerContext* context, const v1::ListTensorsRequest* request,
+                    v1::ListTensorsResponse* response) override;
+  grpc::Status Touch(grpc::ServerContext* context, const v1::TouchTensorRequest* request,
+                     v1::TensorInfo* response) override;
+  grpc::Status Delete(grpc::ServerContext* context, const v1::DeleteTensorRequest* request,
+                      v1::DeleteTensorResponse* response) override;
+
+ private:
+  const CallRunner* const calls_;
+  TensorHandler* const handler_;
+};
+
+class ServerInfoService final : public v1::ServerInfoService::Service {
+ public:
+  ServerInfoService(const CallRunner* calls, const ServerInfoHandler* handler) : calls_(calls), handler_(handler) {}
+
+  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
+                             v1::ServerInfo* response) override;
+
+ private:
+  const CallRunner* const calls_;
+  const ServerInfoHandler* const handler_;
+};
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_GRPC_SERVICES_H_

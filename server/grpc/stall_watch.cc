@@ -1,0 +1,52 @@
+#include "server/grpc/stall_watch.h"
+
+#include <grpc/grpc.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace keval::server {
+
+StallWatch::StallWatch(std::chrono::milliseconds limit) : limit_(limit), thread_([this] { Watch(); }) {}
+
+StallWatch::~StallWatch() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    stop_.SignalAll();
+  }
+  thread_.join();
+}
+
+StallWatch::Guard::Guard(StallWatch* watch, grpc::ServerContext* context)
+    : watch_(watch), context_(context), deadline_(std::chrono::steady_clock::now() + watch->limit_) {
+  MutexLock lock(&watch_->mutex_);
+  place_ = watch_->guards_.insert(watch_->guards_.end(), this);
+}
+
+StallWatch::Guard::~Guard() {
+  MutexLock lock(&watch_->mutex_);
+  watch_->guards_.erase(place_);
+}
+
+void StallWatch::Watch() {
+  const std::string message =
+      absl::StrCat("the stream stalled: its peer neither sent nor read anything for ", limit_.count(), " ms");
+  const auto interval = std::clamp(limit_ / 10, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
+  MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const auto now = std::chrono::steady_clock::now();
+    for (Guard* const guard : guards_) {
+      if (guard->ended_ || now < guard->deadline_) continue;
+      guard->ended_ = true;
+      // ServerContext::TryCancel would tell the peer CANCELLED; this is the same with a status that says why. Under the
+      // lock, since the call lives only as long as its guard.
+      grpc_call_cancel_with_status(guard->context_->c_call(), GRPC_STATUS_DEADLINE_EXCEEDED, message.c_str(), nullptr);
+    }
+    stop_.WaitUntil(&mutex_, now + interval);
+  }
+}
+
+}  // namespace keval::server

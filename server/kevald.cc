@@ -1,0 +1,180 @@
+#include "server/kevald.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "base/field_error.h"
+#include "server/proto_convert.h"
+#include "server/tensor_frames.h"
+
+namespace keval::server {
+namespace {
+
+// After the grace: what still runs is told to end, and stops at its next chunk or message.
+constexpr std::chrono::milliseconds kEndCallsGrace{2000};
+
+std::int64_t OrQuarterOfMemory(std::int64_t bytes) {
+  if (bytes > 0) return bytes;
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 4;
+}
+
+TensorStore::Options StoreOptions(const ServerOptions& options) {
+  TensorStore::Options store;
+  store.max_bytes = OrQuarterOfMemory(options.max_stored_tensor_bytes);
+  store.default_lease = absl::Seconds(options.default_lease_seconds);
+  store.max_lease = absl::Seconds(options.max_lease_seconds);
+  return store;
+}
+
+bool IsChosen(const std::vector<std::string>& chosen, const std::string& device) {
+  return chosen.empty() || std::find(chosen.begin(), chosen.end(), device) != chosen.end();
+}
+
+}  // namespace
+
+Kevald::Kevald(const ServerOptions& options, const Platform& platform)
+    : options_(options),
+      variants_(platform.variants),
+      request_bytes_("memory for requests", OrQuarterOfMemory(options.max_queued_bytes)),
+      tensor_store_(StoreOptions(options)) {}
+
+Kevald::~Kevald() { Drain(); }
+
+absl::StatusOr<std::unique_ptr<Kevald>> Kevald::Start(const ServerOptions& options, const Platform& platform,
+                                                      const PrincipalSource* principals) {
+  auto kevald = absl::WrapUnique(new Kevald(options, platform));
+  if (absl::Status status = kevald->ChooseDevices(platform); !status.ok()) return status;
+  if (absl::Status status = kevald->StartExecutors(platform); !status.ok()) return status;
+  kevald->MakeHandlers(platform);
+  FrontendOptions frontend_options;
+  frontend_options.listen = options.listen;
+  frontend_options.bulk_listen = options.bulk_listen;
+  frontend_options.health_listen = options.health_listen;
+  frontend_options.max_threads = options.max_threads;
+  frontend_options.stall_timeout = std::chrono::seconds(options.stall_timeout_seconds);
+  const Handlers handlers{kevald->linear_logp_handler_.get(), kevald->contract_handler_.get(),
+                          kevald->tensor_handler_.get(), kevald->server_info_handler_.get()};
+  absl::StatusOr<std::unique_ptr<Frontend>> frontend =
+      Frontend::Start(frontend_options, handlers, kevald->state_.get(), principals);
+  if (!frontend.ok()) return frontend.status();
+  kevald->frontend_ = *std::move(frontend);
+  kevald->server_info_handler_->SetBulkPort(kevald->frontend_->bulk_port());
+  return kevald;
+}
+
+absl::Status Kevald::ChooseDevices(const Platform& platform) {
+  std::vector<std::string> names;
+  for (const linear_logp::DeviceDescription& description : platform.devices) {
+    auto device = std::make_unique<Device>();
+    device->description = description;
+    device->name = ToProto(description).name();
+    device->runs_gradients = IsChosen(options_.gradient_devices, device->name);
+    device->runs_benchmarks = IsChosen(options_.benchmark_devices, device->name);
+    names.push_back(device->name);
+    devices_.push_back(std::move(device));
+  }
+  const auto check = [&](absl::string_view flag, const std::vector<std::string>& chosen) -> absl::Status {
+    for (const std::string& name : chosen) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      return InvalidField(flag, name, absl::StrCat("among this machine's devices: ", absl::StrJoin(names, ", ")));
+    }
+    return absl::OkStatus();
+  };
+  absl::Status status = check("--gradient_devices", options_.gradient_devices);
+  status.Update(check("--benchmark_devices", options_.benchmark_devices));
+  if (names.empty()) return absl::FailedPreconditionError("this machine has no device to compute on");
+  state_ = std::make_unique<ServingState>(names);
+  return status;
+}
+
+absl::Status Kevald::StartExecutors(const Platform& platform) {
+  std::vector<ServedDevice> served;
+  for (const std::unique_ptr<Device>& device : devices_) {
+    if (device->runs_gradients) {
+      Executor::Options options;
+      options.device = device->name;
+      options.max_queued = options_.max_queued_requests;
+      options.on_device_lost = [state = state_.get(), name = device->name] { state->DeviceLost(name); };
+      absl::StatusOr<std::unique_ptr<Executor>> executor =
+          Executor::Start(std::move(options), platform.backends(device->description), &device->lease);
+      if (!executor.ok()) return executor.status();
+      device->executor = *std::move(executor);
+    }
+    served.push_back({device->name, !device->description.device.cuda, device->description.memory_bytes, &device->lease,
+                      device->executor.get()});
+  }
+  device_table_ = std::make_unique<DeviceTable>(std::move(served));
+  return absl::OkStatus();
+}
+
+void Kevald::MakeHandlers(const Platform& platform) {
+  RequestContext context;
+  context.devices = device_table_.get();
+  context.tensors = &tensor_store_;
+  context.variants = &variants_;
+  linear_logp_handler_ = std::make_unique<LinearLogpHandler>(context, &request_bytes_);
+  contract_handler_ = std::make_unique<ContractHandler>(device_table_.get(), &variants_, platform.collectors);
+  tensor_handler_ = std::make_unique<TensorHandler>(&tensor_store_);
+  server_info_handler_ = std::make_unique<ServerInfoHandler>(FixedInfo(platform), device_table_.get(), state_.get(),
+                                                             &request_bytes_, std::function<void(v1::QueueInfo*)>());
+}
+
+v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
+  v1::ServerInfo info;
+  *info.mutable_build() = platform.build;
+  for (const std::unique_ptr<Device>& device : devices_) {
+    v1::DeviceInfo* const entry = info.add_devices();
+    *entry = ToProto(device->description);
+    entry->set_runs_gradients(device->runs_gradients);
+    entry->set_runs_benchmarks(device->runs_benchmarks);
+    entry->set_healthy(true);
+  }
+  info.mutable_devices(0)->set_note(platform.device_note);
+  for (const linear_logp::VariantDescription& variant : variants_) {
+    v1::VariantInfo* const entry = info.add_variants();
+    *entry = ToProto(variant);
+    entry->clear_devices();
+    for (const std::unique_ptr<Device>& device : devices_) {
+      if (device->description.device.cuda ? variant.cuda : variant.cpu) entry->add_devices(device->name);
+    }
+  }
+  v1::Limits* const limits = info.mutable_limits();
+  limits->set_max_unary_bytes(linear_logp_handler_->limits().max_unary_bytes);
+  limits->set_max_frame_bytes(kMaxFrameBytes);
+  limits->set_max_queued_requests(options_.max_queued_requests);
+  limits->set_max_queued_bytes(request_bytes_.limit());
+  limits->set_max_stored_tensor_bytes(tensor_store_.max_bytes());
+  limits->set_default_lease_ms(options_.default_lease_seconds * 1000);
+  limits->set_max_lease_ms(options_.max_lease_seconds * 1000);
+  limits->set_max_series(options_.max_series);
+  limits->set_max_job_device_seconds(options_.max_job_device_seconds);
+  limits->set_max_queued_jobs(options_.max_queued_jobs);
+  info.set_advertise_bulk(options_.advertise_bulk);
+  info.set_start_time_unix_ms(absl::ToUnixMillis(absl::Now()));
+  return info;
+}
+
+void Kevald::Tidy() { tensor_store_.DropExpired(); }
+
+void Kevald::Drain() {
+  if (std::exchange(drained_, true)) return;
+  if (state_ != nullptr) {
+    state_->StartDraining();
+    state_->WaitUntilIdle(std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_grace_seconds));
+    state_->EndCalls();
+  }
+  if (frontend_ != nullptr) frontend_->Shutdown(kEndCallsGrace);
+  for (const std::unique_ptr<Device>& device : devices_) {
+    if (device->executor != nullptr) device->executor->Stop();
+  }
+}
+
+}  // namespace keval::server

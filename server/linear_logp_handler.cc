@@ -1,0 +1,258 @@
+#include "server/linear_logp_handler.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "base/field_error.h"
+#include "base/sha256.h"
+#include "core/linear_logp/chunk_plan.h"
+#include "server/host_buffer.h"
+#include "server/proto_convert.h"
+
+namespace keval::server {
+namespace {
+
+using linear_logp::HostTensor;
+
+absl::StatusOr<std::int64_t> TensorBytes(const HostTensor& tensor) { return NumBytes("result", tensor.spec); }
+
+absl::Status SetOperand(const HostTensor& tensor, v1::Operand* operand) {
+  absl::StatusOr<std::int64_t> bytes = TensorBytes(tensor);
+  if (!bytes.ok()) return bytes.status();
+  *operand->mutable_spec() = ToProto(tensor.spec);
+  operand->set_data(tensor.data, static_cast<std::size_t>(*bytes));
+  return absl::OkStatus();
+}
+
+// A problem of the given sizes, for questions that need no tensors.
+absl::StatusOr<linear_logp::Problem> ProblemOf(const v1::PlanRequest& request, DType dtype, bool on_cpu) {
+  const std::int64_t n = request.num_tokens();
+  const std::int64_t d = request.hidden_size();
+  const std::int64_t v = request.vocab_size();
+  const DType logp = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  linear_logp::TensorSpecs specs{
+      {dtype, {n, d}}, {dtype, {v, d}}, std::nullopt, {DType::kInt64, {n}}, TensorSpec{logp, {n}}};
+  if (request.bias()) specs.bias = TensorSpec{dtype, {v}};
+  return linear_logp::ValidateProblem(specs, on_cpu);
+}
+
+}  // namespace
+
+absl::Status GradientStream::Take(const v1::StreamGradientRequest& message) {
+  if (message.has_header() && std::exchange(started_, true)) {
+    return InvalidField("header", "repeated", "in the first message and only there");
+  }
+  started_ = true;
+  if (has_trailer_) return InvalidField("trailer", "followed by another message", "in the last message");
+  if (message.offset() != 0 || !message.data().empty()) {
+    if (absl::Status status = assembler_->Add(message.offset(), message.data()); !status.ok()) return status;
+  }
+  if (message.has_trailer()) {
+    has_trailer_ = true;
+    sha256_ = message.trailer().sha256();
+    if (sha256_.size() != 32) {
+      return InvalidField("sha256", absl::StrCat(sha256_.size(), " bytes"), "32 bytes");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::PlanResponse> LinearLogpHandler::Plan(const CallContext& call, const v1::PlanRequest& request) {
+  absl::StatusOr<linear_logp::Options> options = FromProto(request.options());
+  if (!options.ok()) return options.status();
+  if (absl::Status status = CheckVariant(options->variant, *context_.variants); !status.ok()) return status;
+  absl::StatusOr<const ServedDevice*> device = context_.devices->ForGradients(request.options().device());
+  if (!device.ok()) return device.status();
+  absl::StatusOr<linear_logp::ChunkPlan> plan = linear_logp::MakeChunkPlan(request.num_tokens(), request.hidden_size(),
+                                                                           request.vocab_size(), options->chunk_elems);
+  if (!plan.ok()) return plan.status();
+  DType dtype = DType::kFloat32;
+  if (request.dtype() != v1::DATA_TYPE_UNSPECIFIED) {
+    absl::StatusOr<DType> asked = FromProto("dtype", request.dtype());
+    if (!asked.ok()) return asked.status();
+    dtype = *asked;
+  }
+  absl::StatusOr<linear_logp::Problem> problem = ProblemOf(request, dtype, (*device)->on_cpu);
+  if (!problem.ok()) return problem.status();
+
+  v1::PlanResponse response;
+  response.set_chunk_tokens(plan->chunk_tokens);
+  response.set_chunks(plan->chunks);
+  response.set_base_bytes(plan->base_bytes);
+  response.set_candidate_bytes(plan->candidate_bytes);
+  response.set_saving_bytes(plan->saving_bytes);
+  response.set_add_ops_saved(plan->add_ops_saved);
+  absl::StatusOr<Executor::Timing> ran = (*device)->executor->Run(
+      call.check, Executor::Needs::kNothing,
+      [&](GradientBackend& backend, const linear_logp::ContinueCheck& /*check*/) -> absl::Status {
+        for (const linear_logp::VariantDescription& variant : *context_.variants) {
+          linear_logp::Options asked = *options;
+          asked.variant = variant.name;
+          absl::StatusOr<linear_logp::Support> support = backend.Supports(*problem, asked);
+          if (!support.ok()) return support.status();
+          v1::VariantSupport* const entry = response.add_variants();
+          entry->set_variant(variant.name);
+          entry->set_supported(support->supported);
+          entry->set_reason(support->reason);
+        }
+        absl::StatusOr<std::int64_t> bytes = backend.EstimateBytes(*problem, *options, linear_logp::Want{});
+        if (!bytes.ok()) return bytes.status();
+        response.set_estimated_device_bytes(*bytes);
+        return absl::OkStatus();
+      });
+  if (!ran.ok()) return ran.status();
+  return response;
+}
+
+absl::StatusOr<LinearLogpHandler::Computed> LinearLogpHandler::Compute(const CallContext& call,
+                                                                       const GradientCall& request) {
+  Computed computed;
+  absl::StatusOr<Executor::Timing> timing = request.device->executor->Run(
+      call.check, Executor::Needs::kDevice,
+      [&](GradientBackend& backend, const linear_logp::ContinueCheck& check) -> absl::Status {
+        absl::StatusOr<linear_logp::Outputs> outputs =
+            request.problem.has_grad_logp
+                ? backend.Gradient(request.problem, request.options, request.want, request.inputs, check)
+                : backend.Forward(request.problem, request.options, request.inputs, check);
+        if (!outputs.ok()) return outputs.status();
+        computed.outputs = *std::move(outputs);
+        return absl::OkStatus();
+      });
+  if (!timing.ok()) return timing.status();
+  computed.timing = *timing;
+  return computed;
+}
+
+absl::StatusOr<v1::ForwardResponse> LinearLogpHandler::Forward(const CallContext& call,
+                                                               const v1::ForwardRequest& request) {
+  if (request.inputs().has_grad_logp()) return InvalidField("grad_logp", "given", "absent in a forward call");
+  GradientCall parsed;
+  if (absl::Status status = ParseGradientCall(context_, call.principal, Entrance::kUnary, request.options(),
+                                              request.inputs(), {}, &parsed);
+      !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<ByteBudget::Reservation> reservation =
+      request_bytes_->Reserve(parsed.inline_bytes + parsed.result_bytes);
+  if (!reservation.ok()) return reservation.status();
+  absl::StatusOr<Computed> computed = Compute(call, parsed);
+  if (!computed.ok()) return computed.status();
+  v1::ForwardResponse response;
+  if (absl::Status status = SetOperand(computed->outputs.logp, response.mutable_logp()); !status.ok()) return status;
+  *response.mutable_dispatch() = ToProto(computed->outputs.dispatch);
+  *response.mutable_timing() = ToProto(computed->timing);
+  return response;
+}
+
+absl::StatusOr<v1::GradientResponse> LinearLogpHandler::Gradient(const CallContext& call,
+                                                                 const v1::GradientRequest& request) {
+  GradientCall parsed;
+  if (absl::Status status = ParseGradientCall(context_, call.principal, Entrance::kUnary, request.options(),
+                                              request.inputs(), request.want(), &parsed);
+      !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<ByteBudget::Reservation> reservation =
+      request_bytes_->Reserve(parsed.inline_bytes + parsed.result_bytes);
+  if (!reservation.ok()) return reservation.status();
+  absl::StatusOr<Computed> computed = Compute(call, parsed);
+  if (!computed.ok()) return computed.status();
+  const linear_logp::Outputs& outputs = computed->outputs;
+  v1::GradientResponse response;
+  absl::Status status = SetOperand(outputs.logp, response.mutable_logp());
+  if (outputs.grad_hidden.has_value()) status.Update(SetOperand(*outputs.grad_hidden, response.mutable_grad_hidden()));
+  if (outputs.grad_weight.has_value()) status.Update(SetOperand(*outputs.grad_weight, response.mutable_grad_weight()));
+  if (outputs.grad_bias.has_value()) status.Update(SetOperand(*outputs.grad_bias, response.mutable_grad_bias()));
+  if (!status.ok()) return status;
+  *response.mutable_dispatch() = ToProto(outputs.dispatch);
+  *response.mutable_timing() = ToProto(computed->timing);
+  return response;
+}
+
+absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(const CallContext& call,
+                                                                               const v1::StreamGradientRequest& first) {
+  if (!first.has_header()) return InvalidField("header", "absent", "in the first message");
+  auto stream = absl::WrapUnique(new GradientStream());
+  stream->header_ = first.header();  // Kept: inline operands are read where they lie.
+  GradientCall& parsed = stream->call_;
+  if (absl::Status status = ParseGradientCall(context_, call.principal, Entrance::kStream, stream->header_.options(),
+                                              stream->header_.inputs(), stream->header_.want(), &parsed);
+      !status.ok()) {
+    return status;
+  }
+  // One reservation for all, so that two large requests can't each hold half and wait for the other's.
+  const std::int64_t kept = parsed.inline_bytes + parsed.result_bytes;
+  std::int64_t all = 0;
+  if (__builtin_add_overflow(kept, parsed.awaited_bytes, &all)) all = std::numeric_limits<std::int64_t>::max();
+  absl::StatusOr<ByteBudget::Reservation> reservation = request_bytes_->Reserve(all);
+  if (!reservation.ok()) return reservation.status();
+  stream->reservation_ = *std::move(reservation);
+  std::vector<PayloadSegment> segments;
+  std::optional<std::size_t> targets;
+  for (const AwaitedOperand& awaited : parsed.awaited) {
+    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = HostBuffer::Allocate(awaited.bytes, {});
+    if (!buffer.ok()) return buffer.status();
+    awaited.tensor->data = (*buffer)->data();
+    awaited.tensor->owner = *buffer;
+    if (awaited.field == "targets") targets = segments.size();
+    segments.push_back({awaited.field, (*buffer)->data(), awaited.bytes});
+  }
+  stream->assembler_ =
+      std::make_unique<FrameAssembler>(std::move(segments), [call = &stream->call_, targets](std::size_t segment) {
+        return segment == targets ? CheckTargets(*call) : absl::OkStatus();
+      });
+  if (absl::Status status = stream->Take(first); !status.ok()) return status;
+  return stream;
+}
+
+absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientStream* stream,
+                                             absl::FunctionRef<bool(const v1::StreamGradientResponse&)> send) {
+  if (absl::Status status = stream->assembler_->Finish(stream->sha256_); !status.ok()) return status;
+  absl::StatusOr<Computed> computed = Compute(call, stream->call_);
+  if (!computed.ok()) return computed.status();
+  const linear_logp::Outputs& outputs = computed->outputs;
+
+  v1::StreamGradientResponse message;
+  std::vector<const HostTensor*> tensors;
+  const auto announce = [&](const HostTensor& tensor, v1::Operand* operand) {
+    *operand->mutable_spec() = ToProto(tensor.spec);
+    tensors.push_back(&tensor);
+  };
+  v1::GradientResponse* const header = message.mutable_header();
+  announce(outputs.logp, header->mutable_logp());
+  if (outputs.grad_hidden.has_value()) announce(*outputs.grad_hidden, header->mutable_grad_hidden());
+  if (outputs.grad_weight.has_value()) announce(*outputs.grad_weight, header->mutable_grad_weight());
+  if (outputs.grad_bias.has_value()) announce(*outputs.grad_bias, header->mutable_grad_bias());
+  const absl::Status broken = absl::CancelledError("the caller has gone");
+  if (!send(message)) return broken;
+
+  message.Clear();
+  Sha256 digest;
+  std::int64_t offset = 0;
+  for (const HostTensor* tensor : tensors) {
+    absl::StatusOr<std::int64_t> bytes = TensorBytes(*tensor);
+    if (!bytes.ok()) return bytes.status();
+    for (std::int64_t at = 0; at < *bytes; at += kSentFrameBytes) {
+      if (absl::Status status = call.check(); !status.ok()) return status;
+      const auto size = static_cast<std::size_t>(std::min(kSentFrameBytes, *bytes - at));
+      message.set_offset(static_cast<std::uint64_t>(offset));
+      message.set_data(tensor->data + at, size);
+      digest.Update(tensor->data + at, size);
+      if (!send(message)) return broken;
+      offset += static_cast<std::int64_t>(size);
+    }
+  }
+  message.Clear();
+  message.mutable_done()->set_sha256(digest.FinishBytes());
+  *message.mutable_done()->mutable_dispatch() = ToProto(outputs.dispatch);
+  *message.mutable_done()->mutable_timing() = ToProto(computed->timing);
+  return send(message) ? absl::OkStatus() : broken;
+}
+
+}  // namespace keval::server

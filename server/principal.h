@@ -1,0 +1,34 @@
+// Who is calling. Tensors and jobs belong to a principal; nobody else sees them.
+#ifndef KEVAL_SERVER_PRINCIPAL_H_
+#define KEVAL_SERVER_PRINCIPAL_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace keval::server {
+
+// What a transport knows of a caller.
+struct Caller {
+  std::string peer;                                  // E.g. "ipv4:127.0.0.1:51234".
+  std::multimap<std::string, std::string> metadata;  // As sent: not trusted.
+};
+
+// Thread-safe; asked once for every call.
+class PrincipalSource {
+ public:
+  virtual ~PrincipalSource() = default;
+  // The principal's name. UNAUTHENTICATED or PERMISSION_DENIED where the caller shows nothing acceptable.
+  virtual absl::StatusOr<std::string> Identify(const Caller& caller) const = 0;
+};
+
+// Everyone is "anonymous".
+class AnonymousPrincipalSource final : public PrincipalSource {
+ public:
+  absl::StatusOr<std::string> Identify(const Caller& /*caller*/) const override { return std::string("anonymous"); }
+};
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_PRINCIPAL_H_

@@ -1,0 +1,33 @@
+#include "server/server_info_handler.h"
+
+#include <utility>
+
+namespace keval::server {
+
+ServerInfoHandler::ServerInfoHandler(v1::ServerInfo fixed, const DeviceTable* devices, const ServingState* state,
+                                     const ByteBudget* request_bytes, std::function<void(v1::QueueInfo*)> count_jobs)
+    : fixed_(std::move(fixed)),
+      devices_(devices),
+      state_(state),
+      request_bytes_(request_bytes),
+      count_jobs_(std::move(count_jobs)) {}
+
+v1::ServerInfo ServerInfoHandler::Get() const {
+  v1::ServerInfo info = fixed_;
+  info.set_draining(state_->draining());
+  info.set_bulk_port(bulk_port_);
+  std::int64_t queued = 0;
+  for (const ServedDevice& device : devices_->devices()) {
+    if (device.executor == nullptr) continue;
+    queued += device.executor->queued();
+    for (v1::DeviceInfo& entry : *info.mutable_devices()) {
+      if (entry.name() == device.name) entry.set_healthy(device.executor->healthy());
+    }
+  }
+  info.mutable_queue()->set_queued_requests(queued);
+  info.mutable_queue()->set_queued_bytes(request_bytes_->used());
+  if (count_jobs_) count_jobs_(info.mutable_queue());
+  return info;
+}
+
+}  // namespace keval::server

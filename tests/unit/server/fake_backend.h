@@ -1,0 +1,104 @@
+// A GradientBackend without LibTorch, and a platform made of it.
+#ifndef KEVAL_TESTS_UNIT_SERVER_FAKE_BACKEND_H_
+#define KEVAL_TESTS_UNIT_SERVER_FAKE_BACKEND_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/gradient_backend.h"
+#include "server/kevald.h"
+
+namespace keval::server {
+
+// What tests set and see; shared with the backend, whose thread is the executor's.
+struct FakeControl {
+  // Called in the middle of every Forward and Gradient; an error ends them.
+  std::function<absl::Status(const linear_logp::ContinueCheck&)> compute = [](const linear_logp::ContinueCheck&) {
+    return absl::OkStatus();
+  };
+  std::atomic<bool> healthy = true;
+  std::atomic<int> calls = 0;
+};
+
+// Every byte of every result is 7, so that a test can tell that results travelled whole.
+inline constexpr int kFakeByte = 7;
+
+class FakeBackend final : public GradientBackend {
+ public:
+  explicit FakeBackend(std::shared_ptr<FakeControl> control) : control_(std::move(control)) {}
+
+  absl::StatusOr<linear_logp::Support> Supports(const linear_logp::Problem& /*problem*/,
+                                                const linear_logp::Options& /*options*/) const override {
+    return linear_logp::Support{true, ""};
+  }
+  absl::StatusOr<std::int64_t> EstimateBytes(const linear_logp::Problem& /*problem*/,
+                                             const linear_logp::Options& /*options*/,
+                                             linear_logp::Want /*want*/) const override {
+    return 12345;
+  }
+  absl::StatusOr<linear_logp::Outputs> Forward(const linear_logp::Problem& problem, const linear_logp::Options& options,
+                                               const linear_logp::Inputs& inputs,
+                                               const linear_logp::ContinueCheck& check) override {
+    return Gradient(problem, options, {false, false, false}, inputs, check);
+  }
+  absl::StatusOr<linear_logp::Outputs> Gradient(const linear_logp::Problem& problem,
+                                                const linear_logp::Options& options, linear_logp::Want want,
+                                                const linear_logp::Inputs& /*inputs*/,
+                                                const linear_logp::ContinueCheck& check) override {
+    ++control_->calls;
+    if (absl::Status status = control_->compute(check); !status.ok()) return status;
+    std::vector<std::int64_t> hidden_shape = problem.leading_shape;
+    hidden_shape.push_back(problem.hidden_size);
+    linear_logp::Outputs outputs;
+    outputs.logp = Filled({problem.LogpDtype(), problem.leading_shape});
+    if (want.hidden) outputs.grad_hidden = Filled({problem.dtype, hidden_shape});
+    if (want.weight) outputs.grad_weight = Filled({problem.dtype, {problem.vocab_size, problem.hidden_size}});
+    if (want.bias) outputs.grad_bias = Filled({problem.dtype, {problem.vocab_size}});
+    outputs.dispatch.variant = options.variant;
+    return outputs;
+  }
+  bool Healthy() const override { return control_->healthy; }
+
+ private:
+  static linear_logp::HostTensor Filled(TensorSpec spec) {
+    const auto bytes = static_cast<std::size_t>(NumBytes("result", spec).value());
+    const auto data = std::make_shared<std::vector<std::byte>>(bytes, std::byte{kFakeByte});
+    return {std::move(spec), data->data(), data};
+  }
+
+  const std::shared_ptr<FakeControl> control_;
+};
+
+inline BackendFactory FakeFactory(std::shared_ptr<FakeControl> control) {
+  return [control = std::move(control)]() -> absl::StatusOr<std::unique_ptr<GradientBackend>> {
+    return std::make_unique<FakeBackend>(control);
+  };
+}
+
+// One CPU with `memory_bytes` bytes and the two production variants.
+inline Platform FakePlatform(const std::shared_ptr<FakeControl>& control, std::int64_t memory_bytes = 0) {
+  Platform platform;
+  linear_logp::DeviceDescription cpu;
+  cpu.memory_bytes = memory_bytes;
+  platform.devices = {cpu};
+  for (const char* name : {"portable_matmul_add", "portable_addmm"}) {
+    linear_logp::VariantDescription variant;
+    variant.name = name;
+    variant.cpu = true;
+    platform.variants.push_back(variant);
+  }
+  platform.backends = [control](const linear_logp::DeviceDescription&) { return FakeFactory(control); };
+  return platform;
+}
+
+}  // namespace keval::server
+
+#endif  // KEVAL_TESTS_UNIT_SERVER_FAKE_BACKEND_H_
