@@ -34,6 +34,9 @@ class BenchmarkHandler {
                          const std::function<bool(const v1::GetReportResponse&)>& send);
 
  private:
+  // NOT_FOUND for a job that is unknown or someone else's.
+  absl::StatusOr<StoredJob> OwnJob(absl::string_view principal, absl::string_view name) const;
+
   JobStore* const store_;
   JobRunner* const runner_;
   const SpecContext context_;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -36,8 +37,8 @@ class JobRunner {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // Counts a restart of every job that was running, then starts the threads. Call once. UNAVAILABLE: the store can't be
-  // read.
+  // Starts the threads; jobs that were running are taken up again. Call once. UNAVAILABLE: the store can't be read, or
+  // no thread can be started.
   absl::Status Start();
 
   // A running job stops within a block; its cancellation is in the store already.
@@ -58,7 +59,9 @@ class JobRunner {
   };
 
   void Serve(Slot* slot);
-  absl::Status CountRestarts();
+  // Runs `job` until it ends or has to stop.
+  absl::Status Execute(Slot* slot, const StoredJob& job, bool resumed);
+  void MarkCleanStop(const std::string& name);
 
   JobStore* const store_;
   const CollectorFactory collectors_;
@@ -66,7 +69,8 @@ class JobRunner {
   std::atomic<bool> draining_{false};
   std::vector<std::unique_ptr<Slot>> slots_;  // Fixed by Start.
   Mutex mutex_;
-  std::vector<std::pair<std::string, std::shared_ptr<std::atomic<bool>>>> running_ ABSL_GUARDED_BY(mutex_);
+  // Set to stop a job, by its name.
+  std::map<std::string, std::shared_ptr<std::atomic<bool>>> running_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace keval::server

@@ -1,0 +1,462 @@
+#include "server/job_execution.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "core/verdict/measured_series.h"
+#include "server/job_calibration.h"
+#include "server/job_plan.h"
+#include "server/job_spec.h"
+
+namespace keval::server {
+namespace {
+
+constexpr std::size_t kMaxLosses = 3;  // A job may lose so many; the next one ends it.
+constexpr int kMaxIdleRestarts = 3;
+constexpr std::chrono::milliseconds kStoreRetryDelay{500};
+constexpr std::chrono::milliseconds kCheckInterval{20};
+
+std::int64_t NowMs() { return absl::ToUnixMillis(absl::Now()); }
+
+// "CANDIDATE_CRASHED", "DEVICE_LOST".
+std::string LossReason(const WorkFailure& failure) {
+  const std::string cause = absl::AsciiStrToUpper(failure.cause);
+  const std::string reason = failure.reason.empty() ? "FAILED" : failure.reason;
+  return reason.rfind(absl::StrCat(cause, "_"), 0) == 0 ? reason : absl::StrCat(cause, "_", reason);
+}
+
+bool IsArm(absl::string_view cause) { return cause == "base" || cause == "candidate"; }
+
+StoredLoss ToLoss(absl::string_view phase, int round, const WorkFailure& failure) {
+  return {.phase = std::string(phase),
+          .round = round,
+          .cause = failure.cause,
+          .reason = failure.reason,
+          .detail = failure.detail,
+          .samples = failure.partial.empty() ? std::string() : verdict::FormatSamples(failure.partial)};
+}
+
+void AddJobEvent(JobChange* change) { *change->events.emplace_back().mutable_job() = change->job; }
+
+v1::JobEvent LookEvent(const verdict::Look& look, int next_look, int rounds_needed) {
+  v1::JobEvent event;
+  v1::Look* out = event.mutable_look();
+  out->set_rounds(look.R);
+  out->set_candidate_verdict(look.candidate);
+  for (const verdict::SeriesLook& series : look.series) {
+    auto* shown = out->add_series();
+    shown->set_series(series.series);
+    shown->set_mean(series.L);
+    shown->set_sup_lo(series.sup_lo);
+    shown->set_sup_hi(series.sup_hi);
+    shown->set_positive(series.pos);
+    shown->set_valued_rounds(series.n);
+  }
+  out->set_next_look(next_look);
+  out->set_rounds_needed(rounds_needed);
+  return event;
+}
+
+// "C2 (bfloat16/plain_bias, candidate): measured 0.1, limit 0.01: why".
+std::string ContractRowText(const ContractRowData& row) {
+  std::string text = absl::StrCat(row.id, " (", row.case_name, row.case_name.empty() ? "" : ", ", row.arm,
+                                  "): measured ", DoubleText(row.measured), ", limit ", DoubleText(row.limit));
+  if (!row.why.empty()) absl::StrAppend(&text, ": ", row.why);
+  return PrintableText(text, 1024);
+}
+
+}  // namespace
+
+JobExecution::JobExecution(Surroundings surroundings, StoredJob job)
+    : at_(std::move(surroundings)),
+      job_(std::move(job.job)),
+      idle_restarts_(job.idle_restarts),
+      stopped_clean_(job.stopped_clean),
+      arms_(ToJobArms(job_.spec())) {}
+
+absl::Status JobExecution::Run(bool resumed) {
+  using Phase = absl::Status (JobExecution::*)();
+  if (auto status = Load(); !status.ok()) return status;
+  if (auto status = Begin(resumed); !status.ok() || ended_) return status;
+  const Phase phases[] = {&JobExecution::RecordEnvironment, &JobExecution::CheckContract, &JobExecution::MakePlan,
+                          &JobExecution::CollectRounds,     &JobExecution::Profile,       &JobExecution::Diagnose,
+                          &JobExecution::FinishWithOutcome};
+  for (const Phase phase : phases) {
+    if (auto status = (this->*phase)(); !status.ok() || ended_) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::Load() {
+  auto losses = at_.store->Losses(job_.name());
+  if (!losses.ok()) return losses.status();
+  losses_ = *std::move(losses);
+  auto rounds = at_.store->Rounds(job_.name());
+  if (!rounds.ok()) return rounds.status();
+  for (const StoredRound& round : *rounds) {
+    auto samples = verdict::ParseSamples(round.samples);
+    if (!samples.ok()) return samples.status();
+    samples_.insert(samples_.end(), samples->begin(), samples->end());
+    auto evidence = DecodeEvidence(round.evidence);
+    if (!evidence.ok()) return evidence.status();
+    evidence_.push_back(*std::move(evidence));
+  }
+  // The process before this one may have ended between the look and what follows it.
+  return rounds->empty() ? absl::OkStatus() : Judge(nullptr);
+}
+
+absl::Status JobExecution::Begin(bool resumed) {
+  JobChange change = NewChange();
+  change.stopped_clean = false;
+  if (!resumed) {
+    change.job.set_state(v1::BenchmarkJob::RUNNING);
+    change.job.set_start_time_unix_ms(NowMs());
+    AddJobEvent(&change);
+    return Commit(std::move(change));
+  }
+  if (!stopped_clean_ && idle_restarts_ >= kMaxIdleRestarts) {
+    return Finish({.verdict = "FAILED",
+                   .reason = "RESTARTS",
+                   .detail = absl::StrCat("the server was restarted ", kMaxIdleRestarts,
+                                          " times in succession without finishing a round; look into its log, then "
+                                          "submit the job again"),
+                   .failure_cause = "infrastructure"},
+                  std::move(change));
+  }
+  if (!stopped_clean_) change.idle_restarts = idle_restarts_ + 1;
+  change.job.set_restarts(change.job.restarts() + 1);
+  AddJobEvent(&change);
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::RecordEnvironment() {
+  auto collected = at_.collector->Environment(arms_, at_.check);
+  if (!collected.ok()) return collected.status();
+  if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("environment", *failure);
+  const Json now = {{"environment", std::get<0>(*collected)},
+                    {"build",
+                     {{"version", at_.build.version()},
+                      {"commit", at_.build.commit()},
+                      {"build_type", at_.build.build_type()},
+                      {"compiler", at_.build.compiler()},
+                      {"torch_version", at_.build.torch_version()},
+                      {"cuda", at_.build.cuda()}}}};
+  auto before = at_.store->Document(job_.name(), "environment");
+  if (!before.ok()) return before.status();
+  const std::string text = JsonText(now);
+  if (*before == text) return absl::OkStatus();
+  JobChange change = NewChange();
+  // A restart that changed the surroundings is no reason to lose the rounds, but the report says so.
+  change.documents.emplace_back(before->empty() ? "environment" : "environment_after_restart", text);
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::CheckContract() {
+  auto done = at_.store->Document(job_.name(), "contract");
+  if (!done.ok()) return done.status();
+  while (done->empty() && !ended_) {
+    auto collected = at_.collector->Contract(
+        arms_, [](const ContractRowData&) {}, at_.lease, at_.check);
+    if (!collected.ok()) return collected.status();
+    if (const auto* failure = std::get_if<WorkFailure>(&*collected)) {
+      if (auto status = Lose("contract", -1, *failure); !status.ok()) return status;
+      continue;
+    }
+    const auto& rows = std::get<std::vector<ContractRowData>>(*collected);
+    JobChange change = NewChange();
+    change.documents.emplace_back("contract", JsonText(ContractJson(rows)));
+    const auto failed =
+        std::find_if(rows.begin(), rows.end(), [](const ContractRowData& row) { return row.status == "fail"; });
+    if (failed == rows.end()) return Commit(std::move(change));
+    return Finish(
+        {.verdict = "CONTRACT_FAILED",
+         .reason = IsArm(failed->arm) ? absl::StrCat(absl::AsciiStrToUpper(failed->arm), "_", failed->id) : failed->id,
+         .detail = ContractRowText(*failed),
+         .failure_cause = IsArm(failed->arm) ? failed->arm : ""},
+        std::move(change));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::MakePlan() {
+  if (job_.has_plan()) return absl::OkStatus();
+  const std::vector<SeriesRun> runs = PlannedRuns(server::MakePlan(job_.spec(), {}, {}));
+  while (!ended_) {
+    auto collected = at_.collector->Pilot(arms_, runs, at_.lease, at_.check);
+    if (!collected.ok()) return collected.status();
+    if (const auto* failure = std::get_if<WorkFailure>(&*collected)) {
+      if (auto status = Lose("pilot", -1, *failure); !status.ok()) return status;
+      continue;
+    }
+    const auto& pilot = std::get<PilotData>(*collected);
+    const auto unpiloted = std::find_if(runs.begin(), runs.end(), [&](const SeriesRun& run) {
+      const auto found = pilot.base_ns.find(run.series);
+      return found == pilot.base_ns.end() || !(found->second > 0);
+    });
+    if (unpiloted != runs.end()) {
+      const WorkFailure failure{.cause = "harness",
+                                .reason = "BAD_PILOT",
+                                .detail = absl::StrCat("the pilot gave no time for ", unpiloted->series)};
+      if (auto status = Lose("pilot", -1, failure); !status.ok()) return status;
+      continue;
+    }
+    auto calibration = at_.store->Calibration(DeviceKey(at_.device));
+    if (!calibration.ok()) return calibration.status();
+    JobChange change = NewChange();
+    *change.job.mutable_plan() = server::MakePlan(job_.spec(), pilot.base_ns, *calibration);
+    if (auto budget = CheckBudget(job_.spec(), change.job.plan()); !budget.ok()) {
+      return Finish({.verdict = "FAILED",
+                     .reason = "BUDGET_EXCEEDED",
+                     .detail = absl::StrCat(std::string(budget.message()),
+                                            "; raise max_device_seconds, or take fewer or smaller shapes"),
+                     .failure_cause = "infrastructure"},
+                    std::move(change));
+    }
+    AddJobEvent(&change);
+    return Commit(std::move(change));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::CollectRounds() {
+  while (!outcome_.has_value() && !ended_) {
+    if (auto status = CollectRound(job_.rounds_done()); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::CollectRound(int round) {
+  auto collected = at_.collector->Round(arms_, PlannedRuns(job_.plan()), round, at_.lease, at_.check);
+  if (!collected.ok()) return collected.status();
+  if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return Lose("round", round, *failure);
+  const auto& data = std::get<RoundData>(*collected);
+  if (std::string fallback = ForbiddenFallback(data); !fallback.empty()) {
+    return Lose("round", round,
+                {.cause = std::move(fallback),
+                 .reason = "FALLBACK",
+                 .detail = "an arm fell back to another path although the spec forces its variant",
+                 .is_contract = true,
+                 .partial = data.samples});
+  }
+  if (std::string problem = ProblemWith(round, data); !problem.empty()) {
+    return Lose("round", round,
+                {.cause = "harness", .reason = "BAD_SAMPLES", .detail = std::move(problem), .partial = data.samples});
+  }
+  return CommitRound(round, data);
+}
+
+std::string JobExecution::ForbiddenFallback(const RoundData& data) const {
+  if (!arms_.force_variant) return "";
+  for (const SeriesEvidence& evidence : data.evidence) {
+    if (evidence.base_dispatch.fallback) return "base";
+    if (evidence.candidate_dispatch.fallback) return "candidate";
+  }
+  return "";
+}
+
+std::string JobExecution::ProblemWith(int round, const RoundData& data) const {
+  const auto measured =
+      verdict::MeasureSeries(data.samples, [](std::size_t index) { return absl::StrCat("sample ", index); });
+  if (!measured.ok()) return PrintableText(std::string(measured.status().message()), 512);
+  std::map<std::string, int> quads;
+  for (const auto& series : job_.plan().series()) quads[series.series()] = series.quads();
+  for (const verdict::MeasuredSeries& series : *measured) {
+    const auto planned = quads.find(series.name);
+    if (planned == quads.end()) return absl::StrCat("series ", PrintableText(series.name, 256), " isn't planned");
+    if (series.rounds.size() != 1 || series.rounds[0].round != round) {
+      return absl::StrCat("series ", series.name, " has samples of another round");
+    }
+    if (series.rounds[0].quads != planned->second) {
+      return absl::StrCat("series ", series.name, " has ", series.rounds[0].quads, " quads, planned are ",
+                          planned->second);
+    }
+    quads.erase(planned);
+  }
+  return quads.empty() ? "" : absl::StrCat("series ", quads.begin()->first, " has no samples");
+}
+
+absl::Status JobExecution::CommitRound(int round, const RoundData& data) {
+  JobChange change = NewChange();
+  change.idle_restarts = 0;
+  change.round = StoredRound{round, verdict::FormatSamples(data.samples), EncodeEvidence(data)};
+  change.job.set_rounds_done(round + 1);
+  v1::RoundDone* done = change.events.emplace_back().mutable_round_done();
+  done->set_round(round + 1);
+  done->set_seconds(data.seconds);
+  const auto measured = verdict::MeasureSeries(data.samples, [](std::size_t) { return std::string(); });
+  for (const verdict::MeasuredSeries& series : *measured) {  // ProblemWith has seen that it is OK.
+    const auto& value = series.rounds[0].value;
+    if (value.has_value()) (*done->mutable_differences())[series.name] = *value;
+  }
+  samples_.insert(samples_.end(), data.samples.begin(), data.samples.end());
+  auto evidence = DecodeEvidence(change.round->evidence);
+  if (!evidence.ok()) return evidence.status();
+  evidence_.push_back(*std::move(evidence));
+  if (auto status = Judge(&change); !status.ok()) return status;
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::Judge(JobChange* change) {
+  const int rounds = static_cast<int>(evidence_.size());
+  const verdict::Config config = VerdictConfig(job_.spec(), job_.plan());
+  const auto look = std::find(config.looks.begin(), config.looks.end(), rounds);
+  if (look == config.looks.end()) return absl::OkStatus();
+  const verdict::Evidence evidence{.memory = MemoryVerdict(job_.plan(), JudgeMemory(job_.plan(), evidence_))};
+  auto decided = verdict::DecideSoFar(samples_, config, evidence);
+  if (!decided.ok()) return decided.status();
+  outcome_ = *std::move(decided);
+  if (change == nullptr) return absl::OkStatus();
+  // Judged as if this look were the last, the table also gives the figures of a look that decides nothing.
+  auto shown = verdict::Decide(samples_, config, evidence);
+  if (!shown.ok()) return shown.status();
+  const int next = outcome_.has_value() ? 0 : *(look + 1);  // The last look always decides.
+  for (const verdict::Look& taken : shown->looks) {
+    if (taken.R == rounds) change->events.push_back(LookEvent(taken, next, shown->rounds_needed.rounds));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::Profile() {
+  if (!job_.spec().diagnostics().profile()) return absl::OkStatus();
+  auto done = at_.store->Document(job_.name(), "profile");
+  if (!done.ok()) return done.status();
+  if (!done->empty()) return absl::OkStatus();
+  auto collected = at_.collector->Profile(arms_, PlannedRuns(job_.plan()), at_.lease, at_.check);
+  if (!collected.ok()) return collected.status();
+  if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("profile", *failure);
+  JobChange change = NewChange();
+  change.documents.emplace_back("profile", JsonText(ProfileJson(std::get<ProfileData>(*collected))));
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::Diagnose() {
+  const std::vector<DiagnosticRun> runs = PlannedDiagnostics(job_.spec(), job_.plan());
+  if (runs.empty()) return absl::OkStatus();
+  auto done = at_.store->Document(job_.name(), "diagnostics");
+  if (!done.ok()) return done.status();
+  if (!done->empty()) return absl::OkStatus();
+  auto collected = at_.collector->Diagnose(arms_, runs, at_.lease, at_.check);
+  if (!collected.ok()) return collected.status();
+  if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("diagnose", *failure);
+  const auto& samples = std::get<std::vector<verdict::Sample>>(*collected);
+  const auto figures = DiagnosticsJson(runs, samples);
+  if (!figures.ok()) {
+    return NoteLoss("diagnose", {.cause = "harness",
+                                 .reason = "BAD_SAMPLES",
+                                 .detail = std::string(figures.status().message()),
+                                 .partial = samples});
+  }
+  JobChange change = NewChange();
+  change.documents.emplace_back("diagnostics", JsonText(*figures));
+  change.documents.emplace_back("diagnostics.csv", DiagnosticsCsv(samples));
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::NoteLoss(absl::string_view phase, const WorkFailure& failure) {
+  JobChange change = NewChange();
+  change.loss = ToLoss(phase, -1, failure);
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::Lose(absl::string_view phase, int round, const WorkFailure& failure) {
+  JobChange change = NewChange();
+  change.loss = ToLoss(phase, round, failure);
+  const std::string where = round >= 0 ? absl::StrCat("round ", round + 1) : absl::StrCat("the ", phase);
+  const std::string what = absl::StrCat(failure.cause, ": ", PrintableText(failure.detail, 1024));
+  if (failure.is_contract) {
+    return Finish({.verdict = "CONTRACT_FAILED",
+                   .reason = LossReason(failure),
+                   .detail = absl::StrCat("in ", where, ", ", what),
+                   .failure_cause = IsArm(failure.cause) ? failure.cause : ""},
+                  std::move(change));
+  }
+  std::size_t counted = 0;
+  bool arm_failed_before = false;
+  for (const StoredLoss& loss : losses_) {
+    if (loss.phase != "round" && loss.phase != "pilot" && loss.phase != "contract") continue;  // They never decide.
+    ++counted;
+    arm_failed_before |= IsArm(failure.cause) && loss.cause == failure.cause && loss.phase == "round" &&
+                         phase == "round" && loss.round != round;
+  }
+  if (arm_failed_before || counted >= kMaxLosses) {
+    return Finish({.verdict = "FAILED",
+                   .reason = LossReason(failure),
+                   .detail = absl::StrCat(
+                       arm_failed_before ? absl::StrCat("the ", failure.cause, " arm failed in two rounds, last in ")
+                                         : absl::StrCat("lost for the ", counted + 1, "th time, last in "),
+                       where, ", ", what, "; see excluded.csv for what had been measured"),
+                   .failure_cause = failure.cause},
+                  std::move(change));
+  }
+  v1::RoundDiscarded* discarded = change.events.emplace_back().mutable_round_discarded();
+  discarded->set_round(round + 1);
+  discarded->set_cause(failure.cause);
+  discarded->set_reason(failure.reason);
+  discarded->set_detail(absl::StrCat(where, ": ", PrintableText(failure.detail, 1024)));
+  return Commit(std::move(change));
+}
+
+absl::Status JobExecution::FinishWithOutcome() {
+  JobChange change = NewChange();
+  if (arms_.base_variant == arms_.candidate_variant && !outcome_->looks.empty()) {
+    change.calibration = CalibrationPoints(at_.device, outcome_->looks.back());
+  }
+  return Finish({.verdict = outcome_->verdict,
+                 .reason = outcome_->reason,
+                 .detail = outcome_->detail,
+                 .non_inferior = outcome_->non_inferior},
+                std::move(change));
+}
+
+absl::Status JobExecution::Finish(const End& end, JobChange change) {
+  change.job.set_state(v1::BenchmarkJob::DONE);
+  change.job.set_verdict(end.verdict);
+  change.job.set_reason(end.reason);
+  change.job.set_detail(end.detail);
+  change.job.set_failure_cause(end.failure_cause);
+  change.job.set_non_inferior(end.non_inferior);
+  change.job.set_end_time_unix_ms(NowMs());
+  AddJobEvent(&change);
+  if (auto status = Commit(std::move(change)); !status.ok()) return status;
+  ended_ = true;
+  spdlog::info("{} ended: {} {} after {} rounds", job_.name(), end.verdict, end.reason, job_.rounds_done());
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::Commit(JobChange change) {
+  bool warned = false;
+  while (true) {
+    const absl::Status status = at_.store->Apply(change);
+    if (status.ok()) break;
+    if (absl::IsFailedPrecondition(status) || absl::IsNotFound(status)) {
+      return absl::CancelledError("the job was ended by somebody else");
+    }
+    if (!warned) spdlog::warn("{} waits: {}", job_.name(), std::string(status.message()));
+    warned = true;
+    const auto retry = std::chrono::steady_clock::now() + kStoreRetryDelay;
+    while (std::chrono::steady_clock::now() < retry) {
+      if (auto stop = at_.check(); !stop.ok()) return stop;
+      std::this_thread::sleep_for(kCheckInterval);
+    }
+  }
+  if (warned) spdlog::info("{} goes on: the job store takes writes again", job_.name());
+  if (change.loss.has_value()) losses_.push_back(*std::move(change.loss));
+  job_ = std::move(change.job);
+  return absl::OkStatus();
+}
+
+}  // namespace keval::server

@@ -1,0 +1,121 @@
+#include "server/job_runner.h"
+
+#include <chrono>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/job_execution.h"
+
+namespace keval::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPollInterval{200};
+
+}  // namespace
+
+JobRunner::JobRunner(JobStore* store, CollectorFactory collectors, std::vector<BenchmarkDevice> devices,
+                     v1::BuildInfo build)
+    : store_(store), collectors_(std::move(collectors)), build_(std::move(build)) {
+  for (BenchmarkDevice& device : devices) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->device = std::move(device);
+  }
+}
+
+JobRunner::~JobRunner() { Drain(); }
+
+absl::Status JobRunner::Start() {
+  const auto running = store_->CountInState(v1::BenchmarkJob::RUNNING);
+  if (!running.ok()) return running.status();
+  if (*running > 0) spdlog::info("{} benchmark jobs are taken up again", *running);
+  for (const auto& slot : slots_) {
+    slot->collector = collectors_(slot->device.info);
+    try {
+      slot->thread = std::thread([this, raw = slot.get()] { Serve(raw); });
+    } catch (const std::system_error& error) {
+      return absl::UnavailableError(absl::StrCat("can't start a benchmark thread: ", error.what()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void JobRunner::Serve(Slot* slot) {
+  const std::string& device = slot->device.info.name();
+  std::set<std::string> begun;  // By this process: going on with one of them is no restart.
+  while (!draining()) {
+    const std::uint64_t seen = store_->commits();
+    const auto next = store_->NextJob(device);
+    if (!next.ok() || !next->has_value()) {
+      store_->WaitForCommit(seen, std::chrono::steady_clock::now() + kPollInterval);
+      continue;
+    }
+    const StoredJob& job = **next;
+    const std::string name = job.job.name();
+    const bool resumed = job.job.state() == v1::BenchmarkJob::RUNNING && begun.insert(name).second;
+    begun.insert(name);
+    const absl::Status status = Execute(slot, job, resumed);
+    if (!status.ok() && !absl::IsCancelled(status) && !draining()) {
+      spdlog::error("{} stands still: {}", name, std::string(status.message()));
+      store_->WaitForCommit(store_->commits(), std::chrono::steady_clock::now() + kPollInterval);
+    }
+  }
+}
+
+absl::Status JobRunner::Execute(Slot* slot, const StoredJob& job, bool resumed) {
+  const auto interrupted = std::make_shared<std::atomic<bool>>(false);
+  {
+    MutexLock lock(&mutex_);
+    running_[job.job.name()] = interrupted;
+  }
+  const auto check = [this, interrupted]() -> absl::Status {
+    if (interrupted->load()) return absl::CancelledError("the job was cancelled");
+    if (draining()) return absl::UnavailableError("the server is draining");
+    return absl::OkStatus();
+  };
+  JobExecution execution({.store = store_,
+                          .collector = slot->collector.get(),
+                          .lease = slot->device.lease,
+                          .device = slot->device.info,
+                          .build = build_,
+                          .check = check},
+                         job);
+  const absl::Status status = execution.Run(resumed);
+  {
+    MutexLock lock(&mutex_);
+    running_.erase(job.job.name());
+  }
+  if (!status.ok() && draining() && !interrupted->load()) MarkCleanStop(job.job.name());
+  return status;
+}
+
+void JobRunner::MarkCleanStop(const std::string& name) {
+  auto stored = store_->Get(name);
+  if (!stored.ok() || stored->job.state() != v1::BenchmarkJob::RUNNING) return;
+  JobChange change{.job = std::move(stored->job)};
+  change.stopped_clean = true;
+  // Best effort: without it the next start counts as one after a crash.
+  if (auto status = store_->Apply(change); !status.ok()) {
+    spdlog::warn("{}: {}", name, std::string(status.message()));
+  }
+}
+
+void JobRunner::Interrupt(absl::string_view job_name) {
+  MutexLock lock(&mutex_);
+  const auto found = running_.find(std::string(job_name));
+  if (found != running_.end()) found->second->store(true);
+}
+
+void JobRunner::StartDraining() { draining_.store(true); }
+
+void JobRunner::Drain() {
+  StartDraining();
+  for (const auto& slot : slots_) {
+    if (slot->thread.joinable()) slot->thread.join();
+  }
+}
+
+}  // namespace keval::server
