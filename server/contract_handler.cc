@@ -69,7 +69,7 @@ absl::Status ContractHandler::Check(const CallContext& call, const v1::CheckCont
     --running_;
   };
 
-  const std::unique_ptr<RoundCollector> collector = collectors_(arms.device);
+  const std::unique_ptr<RoundCollector> collector = collectors_();
   std::atomic<bool> broken = false;
   const RoundCollector::Check check = [&]() -> absl::Status {
     if (broken) return absl::CancelledError("the caller has gone");

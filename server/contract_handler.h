@@ -3,9 +3,8 @@
 #define KEVAL_SERVER_CONTRACT_HANDLER_H_
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -22,8 +21,7 @@ namespace keval::server {
 // Thread-safe; owns nothing it is given, all of which must outlive it.
 class ContractHandler {
  public:
-  // A collector for the named device.
-  using CollectorFactory = std::function<std::unique_ptr<RoundCollector>(const std::string& device)>;
+  using CollectorFactory = std::function<std::unique_ptr<RoundCollector>()>;
 
   ContractHandler(const DeviceTable* devices, const std::vector<linear_logp::VariantDescription>* variants,
                   CollectorFactory collectors)

@@ -53,7 +53,9 @@ absl::StatusOr<std::unique_ptr<Kevald>> Kevald::Start(const ServerOptions& optio
   auto kevald = absl::WrapUnique(new Kevald(options, platform));
   if (absl::Status status = kevald->ChooseDevices(platform); !status.ok()) return status;
   if (absl::Status status = kevald->StartExecutors(platform); !status.ok()) return status;
-  kevald->MakeHandlers(platform);
+  const v1::ServerInfo info = kevald->FixedInfo(platform);
+  if (absl::Status status = kevald->OpenJobs(platform, info); !status.ok()) return status;
+  kevald->MakeHandlers(platform, info);
   FrontendOptions frontend_options;
   frontend_options.listen = options.listen;
   frontend_options.bulk_listen = options.bulk_listen;
@@ -61,12 +63,15 @@ absl::StatusOr<std::unique_ptr<Kevald>> Kevald::Start(const ServerOptions& optio
   frontend_options.max_threads = options.max_threads;
   frontend_options.stall_timeout = std::chrono::seconds(options.stall_timeout_seconds);
   const Handlers handlers{kevald->linear_logp_handler_.get(), kevald->contract_handler_.get(),
-                          kevald->tensor_handler_.get(), kevald->server_info_handler_.get()};
+                          kevald->tensor_handler_.get(), kevald->server_info_handler_.get(),
+                          kevald->benchmark_handler_.get()};
   absl::StatusOr<std::unique_ptr<Frontend>> frontend =
       Frontend::Start(frontend_options, handlers, kevald->state_.get(), principals);
   if (!frontend.ok()) return frontend.status();
   kevald->frontend_ = *std::move(frontend);
   kevald->server_info_handler_->SetBulkPort(kevald->frontend_->bulk_port());
+  // Last: a job goes on only in a server that serves.
+  if (absl::Status status = kevald->job_runner_->Start(); !status.ok()) return status;
   return kevald;
 }
 
@@ -115,7 +120,26 @@ absl::Status Kevald::StartExecutors(const Platform& platform) {
   return absl::OkStatus();
 }
 
-void Kevald::MakeHandlers(const Platform& platform) {
+absl::Status Kevald::OpenJobs(const Platform& platform, const v1::ServerInfo& info) {
+  absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.data_dir);
+  if (!store.ok()) return store.status();
+  job_store_ = *std::move(store);
+  std::vector<BenchmarkDevice> devices;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i]->runs_benchmarks) devices.push_back({info.devices(static_cast<int>(i)), &devices_[i]->lease});
+  }
+  job_runner_ = std::make_unique<JobRunner>(
+      job_store_.get(), [make = platform.collectors](const v1::DeviceInfo& /*device*/) { return make(); },
+      std::move(devices), info.build());
+  const SpecContext context{info.limits(),
+                            {info.devices().begin(), info.devices().end()},
+                            {info.variants().begin(), info.variants().end()},
+                            info.build()};
+  benchmark_handler_ = std::make_unique<BenchmarkHandler>(job_store_.get(), job_runner_.get(), context);
+  return absl::OkStatus();
+}
+
+void Kevald::MakeHandlers(const Platform& platform, const v1::ServerInfo& info) {
   RequestContext context;
   context.devices = device_table_.get();
   context.tensors = &tensor_store_;
@@ -123,8 +147,15 @@ void Kevald::MakeHandlers(const Platform& platform) {
   linear_logp_handler_ = std::make_unique<LinearLogpHandler>(context, &request_bytes_);
   contract_handler_ = std::make_unique<ContractHandler>(device_table_.get(), &variants_, platform.collectors);
   tensor_handler_ = std::make_unique<TensorHandler>(&tensor_store_);
-  server_info_handler_ = std::make_unique<ServerInfoHandler>(FixedInfo(platform), device_table_.get(), state_.get(),
-                                                             &request_bytes_, std::function<void(v1::QueueInfo*)>());
+  server_info_handler_ = std::make_unique<ServerInfoHandler>(
+      info, device_table_.get(), state_.get(), &request_bytes_, [store = job_store_.get()](v1::QueueInfo* queue) {
+        const auto count = [store](v1::BenchmarkJob::State state) {
+          const absl::StatusOr<std::vector<StoredJob>> jobs = store->JobsInState(state);
+          return jobs.ok() ? static_cast<std::int64_t>(jobs->size()) : 0;  // Information never fails.
+        };
+        queue->set_running_jobs(count(v1::BenchmarkJob::RUNNING));
+        queue->set_queued_jobs(count(v1::BenchmarkJob::QUEUED));
+      });
 }
 
 v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
@@ -147,7 +178,7 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
     }
   }
   v1::Limits* const limits = info.mutable_limits();
-  limits->set_max_unary_bytes(linear_logp_handler_->limits().max_unary_bytes);
+  limits->set_max_unary_bytes(RequestLimits().max_unary_bytes);
   limits->set_max_frame_bytes(kMaxFrameBytes);
   limits->set_max_queued_requests(options_.max_queued_requests);
   limits->set_max_queued_bytes(request_bytes_.limit());
@@ -168,10 +199,12 @@ void Kevald::Drain() {
   if (std::exchange(drained_, true)) return;
   if (state_ != nullptr) {
     state_->StartDraining();
+    if (job_runner_ != nullptr) job_runner_->StartDraining();
     state_->WaitUntilIdle(std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_grace_seconds));
     state_->EndCalls();
   }
   if (frontend_ != nullptr) frontend_->Shutdown(kEndCallsGrace);
+  if (job_runner_ != nullptr) job_runner_->Drain();
   for (const std::unique_ptr<Device>& device : devices_) {
     if (device->executor != nullptr) device->executor->Stop();
   }

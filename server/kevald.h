@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/linear_logp/engine.h"
 #include "keval/v1/server_info.pb.h"
+#include "server/benchmark_handler.h"
 #include "server/byte_budget.h"
 #include "server/contract_handler.h"
 #include "server/device_lease.h"
@@ -18,6 +19,8 @@
 #include "server/executor.h"
 #include "server/gradient_backend.h"
 #include "server/grpc/frontend.h"
+#include "server/job_runner.h"
+#include "server/job_store.h"
 #include "server/linear_logp_handler.h"
 #include "server/options.h"
 #include "server/principal.h"
@@ -36,7 +39,7 @@ struct Platform {
   std::vector<linear_logp::VariantDescription> variants;
   v1::BuildInfo build;
   std::function<BackendFactory(const linear_logp::DeviceDescription&)> backends;
-  ContractHandler::CollectorFactory collectors;
+  std::function<std::unique_ptr<RoundCollector>()> collectors;
 };
 
 // Owner: main or a test, from one thread.
@@ -73,7 +76,8 @@ class Kevald {
   Kevald(const ServerOptions& options, const Platform& platform);
   absl::Status ChooseDevices(const Platform& platform);
   absl::Status StartExecutors(const Platform& platform);
-  void MakeHandlers(const Platform& platform);
+  void MakeHandlers(const Platform& platform, const v1::ServerInfo& info);
+  absl::Status OpenJobs(const Platform& platform, const v1::ServerInfo& info);
   v1::ServerInfo FixedInfo(const Platform& platform) const;
 
   const ServerOptions options_;
@@ -85,6 +89,9 @@ class Kevald {
   std::unique_ptr<DeviceTable> device_table_;
   ByteBudget request_bytes_;
   TensorStore tensor_store_;
+  std::unique_ptr<JobStore> job_store_;
+  std::unique_ptr<JobRunner> job_runner_;
+  std::unique_ptr<BenchmarkHandler> benchmark_handler_;
   std::unique_ptr<LinearLogpHandler> linear_logp_handler_;
   std::unique_ptr<ContractHandler> contract_handler_;
   std::unique_ptr<TensorHandler> tensor_handler_;

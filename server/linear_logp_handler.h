@@ -58,8 +58,6 @@ class LinearLogpHandler {
   absl::Status FinishStream(const CallContext& call, GradientStream* stream,
                             absl::FunctionRef<bool(const v1::StreamGradientResponse&)> send);
 
-  const RequestLimits& limits() const { return context_.limits; }
-
  private:
   struct Computed {
     linear_logp::Outputs outputs;

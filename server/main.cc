@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "server/kevald.h"
 #include "server/options.h"
 #include "server/stop_signal.h"
+#include "server/worker_round_collector.h"
 
 namespace keval::server {
 namespace {
@@ -59,6 +61,11 @@ Platform TorchPlatform(const ServerOptions& options) {
   platform.build.set_torch_version(linear_logp::TorchVersion());
   platform.backends = [threads = options.cpu_threads](const linear_logp::DeviceDescription& device) {
     return EngineBackendFactory(device.device, threads);
+  };
+  platform.collectors = [program = options.worker_program]() -> std::unique_ptr<RoundCollector> {
+    WorkerRoundCollector::Options collector;
+    collector.worker_program = program;
+    return std::make_unique<WorkerRoundCollector>(collector);
   };
   return platform;
 }

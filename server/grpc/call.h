@@ -29,7 +29,17 @@ class CallRunner {
                    absl::FunctionRef<absl::Status(const CallContext&)> body,
                    WhileDraining draining = WhileDraining::kRefuse) const;
 
-  StallWatch* stalls() const { return stalls_; }
+  // One message of the peer, or to it; false at the stream's end. A peer that stalls ends the call: see StallWatch.
+  template <typename Stream, typename Message>
+  bool Read(grpc::ServerContext* context, Stream* stream, Message* message) const {
+    const StallWatch::Guard guard(stalls_, context);
+    return stream->Read(message);
+  }
+  template <typename Stream, typename Message>
+  bool Write(grpc::ServerContext* context, Stream* stream, const Message& message) const {
+    const StallWatch::Guard guard(stalls_, context);
+    return stream->Write(message);
+  }
 
  private:
   absl::Status RunBody(grpc::ServerContext* context, absl::FunctionRef<absl::Status(const CallContext&)> body,

@@ -10,6 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/grpc/benchmark_service.h"
 #include "server/grpc/health_service.h"
 #include "server/grpc/services.h"
 #include "server/tensor_frames.h"
@@ -106,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Frontend::Listener>> Frontend::Listen(Kind kind, 
         std::make_unique<LinearLogpService>(&calls_, handlers_.linear_logp, handlers_.contract));
     listener->services.push_back(std::make_unique<TensorService>(&calls_, handlers_.tensors));
     listener->services.push_back(std::make_unique<ServerInfoService>(&calls_, handlers_.server_info));
+    listener->services.push_back(std::make_unique<BenchmarkService>(&calls_, handlers_.benchmark));
   }
   for (const std::unique_ptr<grpc::Service>& service : listener->services) builder.RegisterService(service.get());
   listener->server = builder.BuildAndStart();

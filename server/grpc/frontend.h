@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/benchmark_handler.h"
 #include "server/contract_handler.h"
 #include "server/grpc/call.h"
 #include "server/linear_logp_handler.h"
@@ -37,6 +38,7 @@ struct Handlers {
   ContractHandler* contract = nullptr;
   TensorHandler* tensors = nullptr;
   ServerInfoHandler* server_info = nullptr;
+  BenchmarkHandler* benchmark = nullptr;
 };
 
 // Control and bulk listeners serve every service; the health listener health alone, on threads of its own, so that it

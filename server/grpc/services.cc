@@ -5,25 +5,12 @@
 namespace keval::server {
 namespace {
 
-// One message of the peer; false at its end.
-template <typename Stream, typename Message>
-bool Read(const CallRunner& calls, grpc::ServerContext* context, Stream* stream, Message* message) {
-  const StallWatch::Guard guard(calls.stalls(), context);
-  return stream->Read(message);
-}
-
-template <typename Stream, typename Message>
-bool Write(const CallRunner& calls, grpc::ServerContext* context, Stream* stream, const Message& message) {
-  const StallWatch::Guard guard(calls.stalls(), context);
-  return stream->Write(message);
-}
-
 // Reads until the peer's half-close. A refusal returns at once: whatever the peer still sends stays unread, so that no
 // more than the flow-control window comes in. `message` holds the first one, already taken.
 template <typename Stream, typename Message, typename Upload>
 absl::Status TakeAll(const CallRunner& calls, const CallContext& call, grpc::ServerContext* context, Stream* stream,
                      Message* message, Upload* upload) {
-  while (Read(calls, context, stream, message)) {
+  while (calls.Read(context, stream, message)) {
     if (absl::Status status = upload->Take(*message); !status.ok()) return status;
     if (absl::Status status = call.check(); !status.ok()) return status;
   }
@@ -55,14 +42,14 @@ grpc::Status LinearLogpService::StreamGradient(
     grpc::ServerReaderWriter<v1::StreamGradientResponse, v1::StreamGradientRequest>* stream) {
   return calls_->Run(context, "StreamGradient", [&](const CallContext& call) -> absl::Status {
     v1::StreamGradientRequest message;
-    Read(*calls_, context, stream, &message);  // Without a first message: refused for want of a header.
+    calls_->Read(context, stream, &message);  // Without a first message: refused for want of a header.
     absl::StatusOr<std::unique_ptr<GradientStream>> upload = handler_->StartStream(call, message);
     if (!upload.ok()) return upload.status();
     absl::Status status = TakeAll(*calls_, call, context, stream, &message, upload->get());
     if (!status.ok()) return status;
     message.Clear();
     return handler_->FinishStream(call, upload->get(), [&](const v1::StreamGradientResponse& response) {
-      return Write(*calls_, context, stream, response);
+      return calls_->Write(context, stream, response);
     });
   });
 }
@@ -71,7 +58,7 @@ grpc::Status LinearLogpService::CheckContract(grpc::ServerContext* context, cons
                                               grpc::ServerWriter<v1::ContractRow>* writer) {
   return calls_->Run(context, "CheckContract", [&](const CallContext& call) {
     return contract_->Check(call, *request,
-                            [&](const v1::ContractRow& row) { return Write(*calls_, context, writer, row); });
+                            [&](const v1::ContractRow& row) { return calls_->Write(context, writer, row); });
   });
 }
 
@@ -79,7 +66,7 @@ grpc::Status TensorService::Put(grpc::ServerContext* context, grpc::ServerReader
                                 v1::TensorInfo* response) {
   return calls_->Run(context, "Put", [&](const CallContext& call) -> absl::Status {
     v1::PutRequest message;
-    Read(*calls_, context, reader, &message);
+    calls_->Read(context, reader, &message);
     absl::StatusOr<std::unique_ptr<TensorUpload>> upload = handler_->StartPut(call, message);
     if (!upload.ok()) return upload.status();
     absl::Status status = TakeAll(*calls_, call, context, reader, &message, upload->get());
@@ -92,7 +79,7 @@ grpc::Status TensorService::Get(grpc::ServerContext* context, const v1::GetTenso
                                 grpc::ServerWriter<v1::GetTensorResponse>* writer) {
   return calls_->Run(context, "Get", [&](const CallContext& call) {
     return handler_->Get(call, *request, [&](const v1::GetTensorResponse& response) {
-      return Write(*calls_, context, writer, response);
+      return calls_->Write(context, writer, response);
     });
   });
 }

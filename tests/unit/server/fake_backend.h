@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "server/gradient_backend.h"
 #include "server/kevald.h"
+#include "server/round_collector.h"
 
 namespace keval::server {
 
@@ -83,6 +85,45 @@ inline BackendFactory FakeFactory(std::shared_ptr<FakeControl> control) {
   };
 }
 
+// Measures two rows of a contract, and nothing else: no worker can be started.
+class FakeCollector final : public RoundCollector {
+ public:
+  absl::StatusOr<Collected<PilotData>> Pilot(const JobArms&, const std::vector<SeriesRun>&, DeviceLease*,
+                                             const Check&) override {
+    return Failure();
+  }
+  absl::StatusOr<Collected<RoundData>> Round(const JobArms&, const std::vector<SeriesRun>&, int, DeviceLease*,
+                                             const Check&) override {
+    return Failure();
+  }
+  absl::StatusOr<Collected<std::vector<ContractRowData>>> Contract(
+      const JobArms& arms, const std::function<void(const ContractRowData&)>& row, DeviceLease*,
+      const Check& check) override {
+    if (arms.seed == 13) return Failure();
+    const std::vector<ContractRowData> rows = {{"C1", "both", "float32/plain", 1e-7, 1e-6, "pass", ""},
+                                               {"C9", "base", "", 0, 0, "not_applicable", "no such device"}};
+    for (const ContractRowData& data : rows) {
+      if (absl::Status status = check(); !status.ok()) return status;
+      row(data);
+    }
+    return rows;
+  }
+  absl::StatusOr<Collected<ProfileData>> Profile(const JobArms&, const std::vector<SeriesRun>&, DeviceLease*,
+                                                 const Check&) override {
+    return Failure();
+  }
+  absl::StatusOr<Collected<std::vector<verdict::Sample>>> Diagnose(const JobArms&, const std::vector<DiagnosticRun>&,
+                                                                   DeviceLease*, const Check&) override {
+    return Failure();
+  }
+  absl::StatusOr<Collected<std::map<std::string, std::string>>> Environment(const JobArms&, const Check&) override {
+    return Failure();
+  }
+
+ private:
+  static WorkFailure Failure() { return {"candidate", "CRASHED", "signal 11", false, {}}; }
+};
+
 // One CPU with `memory_bytes` bytes and the two production variants.
 inline Platform FakePlatform(const std::shared_ptr<FakeControl>& control, std::int64_t memory_bytes = 0) {
   Platform platform;
@@ -96,6 +137,7 @@ inline Platform FakePlatform(const std::shared_ptr<FakeControl>& control, std::i
     platform.variants.push_back(variant);
   }
   platform.backends = [control](const linear_logp::DeviceDescription&) { return FakeFactory(control); };
+  platform.collectors = [] { return std::make_unique<FakeCollector>(); };
   return platform;
 }
 

@@ -20,10 +20,12 @@
 #include "absl/synchronization/notification.h"
 #include "base/sha256.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "keval/v1/benchmark.grpc.pb.h"
 #include "keval/v1/error.pb.h"
 #include "keval/v1/linear_logp.grpc.pb.h"
 #include "keval/v1/server_info.grpc.pb.h"
 #include "keval/v1/tensor.grpc.pb.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/server/fake_backend.h"
 
 namespace keval::server {
@@ -63,6 +65,7 @@ class KevaldTest : public ::testing::Test {
     options.listen = {*ParseListenAddress("--listen", "127.0.0.1:0")};
     options.bulk_listen = options.listen.front();
     options.health_listen = options.listen.front();
+    options.data_dir = folder_.path();
     absl::StatusOr<std::unique_ptr<Kevald>> started =
         Kevald::Start(options, FakePlatform(control_, memory_bytes), &principals_);
     ASSERT_TRUE(started.ok()) << started.status();
@@ -187,6 +190,7 @@ class KevaldTest : public ::testing::Test {
 
   const std::shared_ptr<FakeControl> control_ = std::make_shared<FakeControl>();
   const MetadataPrincipalSource principals_;
+  const testing::TempDir folder_;
   std::unique_ptr<Kevald> kevald_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::LinearLogpService::Stub> linear_logp_;
@@ -654,10 +658,97 @@ TEST_F(KevaldTest, InfoHoldsLimitsDevicesAndPorts) {
   EXPECT_EQ(info.variants_size(), 2);
 }
 
+TEST_F(KevaldTest, ContractRowsStreamAndADeadWorkerIsNamed) {
+  Start();
+  const auto check = [this](const v1::CheckContractRequest& request, std::vector<v1::ContractRow>* rows,
+                            v1::ErrorDetail* detail) {
+    grpc::ClientContext context;
+    auto reader = linear_logp_->CheckContract(&context, request);
+    v1::ContractRow row;
+    while (reader->Read(&row)) rows->push_back(row);
+    const grpc::Status status = reader->Finish();
+    *detail = DetailOf(context);
+    return status;
+  };
+  v1::CheckContractRequest request;
+  std::vector<v1::ContractRow> rows;
+  v1::ErrorDetail detail;
+  ASSERT_TRUE(check(request, &rows, &detail).ok());
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].id(), "C1");
+  EXPECT_EQ(rows[0].status(), v1::ContractRow::ROW_STATUS_PASS);
+  EXPECT_EQ(rows[1].status(), v1::ContractRow::ROW_STATUS_NOT_APPLICABLE);
+
+  request.set_seed(13);
+  const grpc::Status dead = check(request, &rows, &detail);
+  EXPECT_EQ(dead.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(dead.error_message(), HasSubstr("candidate"));
+
+  request.set_candidate("no_such");
+  EXPECT_EQ(check(request, &rows, &detail).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(detail.field(), "candidate");
+}
+
+TEST_F(KevaldTest, JobsBelongToWhoeverMadeThem) {
+  Start();
+  const auto jobs = v1::BenchmarkService::NewStub(channel_);
+  v1::CreateJobRequest create;
+  v1::Shape* const shape = create.mutable_spec()->add_primaries();
+  shape->set_num_tokens(8);
+  shape->set_hidden_size(8);
+  shape->set_vocab_size(16);
+  v1::BenchmarkJob job;
+  grpc::ClientContext create_context;
+  create_context.AddMetadata("x-principal", "ann");
+  const grpc::Status created = jobs->Create(&create_context, create, &job);
+  ASSERT_TRUE(created.ok()) << created.error_message();
+  for (const auto& [principal, code] : std::vector<std::pair<std::string, grpc::StatusCode>>{
+           {"ann", grpc::StatusCode::OK}, {"bob", grpc::StatusCode::NOT_FOUND}}) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-principal", principal);
+    v1::GetJobRequest get;
+    get.set_name(job.name());
+    v1::BenchmarkJob seen;
+    EXPECT_EQ(jobs->Get(&context, get, &seen).error_code(), code) << principal;
+  }
+  create.mutable_spec()->mutable_primaries(0)->set_vocab_size(0);
+  grpc::ClientContext refused;
+  EXPECT_EQ(jobs->Create(&refused, create, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailOf(refused).field(), "primaries[0].vocab_size");
+}
+
+TEST_F(KevaldTest, JobIsWatchedToItsEnd) {
+  Start();
+  const auto jobs = v1::BenchmarkService::NewStub(channel_);
+  v1::CreateJobRequest create;
+  v1::Shape* const shape = create.mutable_spec()->add_primaries();
+  shape->set_num_tokens(8);
+  shape->set_hidden_size(8);
+  shape->set_vocab_size(16);
+  v1::BenchmarkJob job;
+  grpc::ClientContext create_context;
+  ASSERT_TRUE(jobs->Create(&create_context, create, &job).ok());
+  // The fake workers all crash, so the job ends FAILED: every event is replayed, then the stream ends.
+  grpc::ClientContext context;
+  v1::WatchJobRequest watch;
+  watch.set_name(job.name());
+  const auto reader = jobs->Watch(&context, watch);
+  v1::JobEvent event;
+  std::int64_t last = 0;
+  while (reader->Read(&event)) {
+    EXPECT_EQ(event.sequence(), last + 1);
+    last = event.sequence();
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(event.job().verdict(), "FAILED");
+  EXPECT_EQ(event.job().failure_cause(), "candidate");
+}
+
 TEST_F(KevaldTest, UnknownDeviceInOptionsIsRefused) {
   ServerOptions options;
   options.listen = {*ParseListenAddress("--listen", "127.0.0.1:0")};
   options.gradient_devices = {"cuda:0"};
+  options.data_dir = folder_.path();
   const absl::Status status = Kevald::Start(options, FakePlatform(control_), &principals_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("--gradient_devices"));
