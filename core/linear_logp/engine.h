@@ -75,7 +75,8 @@ std::vector<VariantDescription> DescribeVariants();
 
 struct Support {
   bool supported = false;
-  std::string reason;  // Why it declines, or that and why it would fall back.
+  std::string reason;     // Why it declines, or that and why it would fall back.
+  bool fallback = false;  // Supported, but not by the path that the variant is named for; refused by force_variant.
 };
 
 struct Device {

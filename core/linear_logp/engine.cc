@@ -1,0 +1,258 @@
+#include "core/linear_logp/engine.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/field_error.h"
+#include "base/text.h"
+#include "core/linear_logp/autocast.h"
+#include "core/linear_logp/byte_count.h"
+#include "core/linear_logp/chunk_plan.h"
+#include "core/linear_logp/cuda_device.h"
+#include "core/linear_logp/host_memory.h"
+#include "core/linear_logp/host_tensor.h"
+#include "core/linear_logp/numerics.h"
+#include "core/linear_logp/variant.h"
+
+namespace keval::linear_logp {
+namespace {
+
+constexpr char kFallbackVariant[] = "portable_addmm";
+// cuBLAS's workspace (:4096:8 is 32 MiB) and the allocators' rounding.
+constexpr std::int64_t kWorkspaceBytes = std::int64_t{64} << 20;
+
+c10::Device TorchDevice(const Device& device) {
+  return device.cuda ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)) : c10::Device(c10::kCPU);
+}
+
+// A library's message for a caller: its first line, without words that look like file paths.
+std::string WithoutPaths(absl::string_view message) {
+  const absl::string_view line = *absl::StrSplit(message, '\n').begin();
+  std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+  for (absl::string_view& word : words) {
+    if (absl::StrContains(word, '/')) word = "…";
+  }
+  return PrintableText(absl::StrJoin(words, " "), 256);
+}
+
+std::int64_t Bytes(std::initializer_list<std::int64_t> dimensions, DType dtype) {
+  return SaturatingProduct({SaturatingProduct(dimensions), DTypeSize(dtype)});
+}
+
+VariantInputs InputsOnDevice(const Problem& problem, const Inputs& inputs, c10::Device device) {
+  VariantInputs result;
+  result.hidden = ToDevice(inputs.hidden, {problem.num_tokens, problem.hidden_size}, device);
+  result.weight = ToDevice(inputs.weight, {problem.vocab_size, problem.hidden_size}, device);
+  if (problem.has_bias) result.bias = ToDevice(*inputs.bias, {problem.vocab_size}, device);
+  result.targets = ToDevice(inputs.targets, {problem.num_tokens}, device).to(at::kLong);
+  if (!problem.has_grad_logp) return result;
+  if (inputs.grad_logp_is_scalar && problem.num_tokens > 0) {
+    result.grad_logp = ToDevice(*inputs.grad_logp, {1}, device).expand({problem.num_tokens});
+  } else {
+    result.grad_logp = ToDevice(*inputs.grad_logp, {problem.num_tokens}, device);
+  }
+  return result;
+}
+
+}  // namespace
+
+struct Engine::State {
+  Device device;
+  std::atomic<bool> healthy = true;
+  absl::Status lost;  // Why healthy is false; written before it.
+
+  absl::Status Lose(absl::Status status) {
+    lost = std::move(status);
+    healthy = false;
+    return lost;
+  }
+
+  // What a variant of that name makes of the problem, and who runs it instead where it declines.
+  struct Choice {
+    const Variant* variant = nullptr;
+    std::string declined;  // Why the variant asked for doesn't run; empty where it does.
+  };
+
+  absl::StatusOr<Choice> Choose(const Problem& problem, const Options& options) const {
+    const absl::StatusOr<const Variant*> asked = FindVariant(options.variant);
+    if (!asked.ok()) return asked.status();
+    const Support support = (*asked)->Supports(problem, options, device);
+    if (support.supported && !(support.fallback && options.force_variant)) return Choice{*asked, ""};
+    const std::string why = absl::StrCat(options.variant, " on ", device.Name(), ": ", support.reason);
+    if (options.force_variant) return absl::FailedPreconditionError(why);
+    const absl::StatusOr<const Variant*> instead = FindVariant(kFallbackVariant);
+    if (!instead.ok()) return instead.status();
+    if (!(*instead)->Supports(problem, options, device).supported) return absl::FailedPreconditionError(why);
+    return Choice{*instead, absl::StrCat("fallback to ", kFallbackVariant, ": ", why)};
+  }
+
+  absl::StatusOr<std::int64_t> FreeBytes() const {
+    if (device.cuda) return CudaFreeBytes(device.index);
+    return ReadHostMemory().free_bytes;
+  }
+
+  static std::int64_t Estimate(const Variant& variant, const Problem& problem, const Options& options, Want want) {
+    const std::int64_t tokens = problem.num_tokens;
+    const std::int64_t width = problem.hidden_size;
+    const std::int64_t words = problem.vocab_size;
+    const DType logp = problem.LogpDtype();
+    const DType gradient = options.grad_dtype == GradDtype::kFloat32 ? logp : problem.dtype;
+    // Inputs; targets as they come and as int64.
+    std::int64_t bytes =
+        SaturatingSum({Bytes({tokens, width}, problem.dtype), Bytes({words, width}, problem.dtype),
+                       Bytes({words}, problem.dtype), Bytes({tokens, 2}, DType::kInt64), Bytes({tokens, 2}, logp)});
+    if (problem.has_grad_logp) {
+      const std::int64_t gradients =
+          SaturatingSum({want.hidden ? Bytes({tokens, width}, gradient) : 0,
+                         want.weight ? Bytes({words, width}, gradient) : 0, Bytes({words}, gradient)});
+      bytes = SaturatingSum({bytes, gradients});
+    }
+    return SaturatingSum({bytes, variant.ScratchBytes(problem, options, want), kWorkspaceBytes});
+  }
+
+  // RESOURCE_EXHAUSTED where the call wouldn't fit into what is free now.
+  absl::Status CheckMemory(std::int64_t needed) const {
+    const absl::StatusOr<std::int64_t> free_bytes = FreeBytes();
+    if (!free_bytes.ok()) return free_bytes.status();
+    if (needed <= *free_bytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(device.Name(), ": ", needed, " bytes needed, ", *free_bytes, " bytes free"));
+  }
+
+  // After the allocator itself said no, and everything of the call was freed again.
+  absl::Status OutOfMemory(std::int64_t needed) const {
+    if (device.cuda) ReleaseCudaCache();
+    const absl::StatusOr<std::int64_t> free_bytes = FreeBytes();
+    return absl::ResourceExhaustedError(absl::StrCat(device.Name(), ": an allocation failed; ", needed,
+                                                     " bytes needed, ", free_bytes.ok() ? *free_bytes : 0,
+                                                     " bytes free"));
+  }
+
+  // Runs `work`, which may throw whatever torch code and variants throw; its tensors are gone once it returned.
+  template <typename Work>
+  absl::StatusOr<Outputs> Guarded(std::int64_t needed, const Work& work) {
+    absl::Status failure;
+    try {
+      return work();
+    } catch (const Stopped& stopped) {
+      failure = stopped.status;
+    } catch (const c10::OutOfMemoryError&) {
+      failure = OutOfMemory(needed);
+    } catch (const std::bad_alloc&) {
+      failure = OutOfMemory(needed);
+    } catch (const c10::Error& error) {
+      const absl::string_view what = error.what_without_backtrace();
+      // The CPU allocator throws no type of its own.
+      failure = absl::StrContains(what, "DefaultCPUAllocator") ? OutOfMemory(needed)
+                                                               : absl::InternalError(WithoutPaths(what));
+    } catch (const std::exception& error) {
+      failure = absl::InternalError(WithoutPaths(error.what()));
+    }
+    if (!device.cuda) return failure;
+    // Kernels of the call may still run (it may have been stopped), and one of them may have been the cause.
+    absl::Status sticky = CudaStickyError(device.index);
+    return sticky.ok() ? failure : Lose(std::move(sticky));
+  }
+
+  absl::StatusOr<Outputs> Run(const Problem& problem, const Options& options, Want want, const Inputs& inputs,
+                              const ContinueCheck& check) {
+    if (!healthy) return lost;
+    const auto plan = MakeChunkPlan(problem.num_tokens, problem.hidden_size, problem.vocab_size, options.chunk_elems);
+    if (!plan.ok()) return plan.status();
+    const absl::StatusOr<Choice> choice = Choose(problem, options);
+    if (!choice.ok()) return choice.status();
+    absl::Status status = ValidateTargets(problem, inputs.targets.data);
+    if (!status.ok()) return status;
+    const std::int64_t needed = Estimate(*choice->variant, problem, options, want);
+    status = CheckMemory(needed);
+    if (!status.ok()) return status;
+    return Guarded(needed, [&] { return Compute(*choice, problem, options, want, inputs, check); });
+  }
+
+  Outputs Compute(const Choice& choice, const Problem& problem, const Options& options, Want want, const Inputs& inputs,
+                  const ContinueCheck& check) const {
+    const c10::Device torch_device = TorchDevice(device);
+    const c10::OptionalDeviceGuard device_guard(torch_device);
+    const AutocastScope autocast(torch_device.type(), options.autocast);
+    const VariantInputs on_device = InputsOnDevice(problem, inputs, torch_device);
+    Outputs outputs;
+    outputs.logp = ToHost(choice.variant->Forward(on_device, options, check, &outputs.dispatch), problem.leading_shape);
+    if (problem.has_grad_logp) {
+      const Gradients gradients = choice.variant->Backward(on_device, options, want, check, &outputs.dispatch);
+      std::vector<std::int64_t> hidden_shape = problem.leading_shape;
+      hidden_shape.push_back(problem.hidden_size);
+      if (gradients.grad_hidden.defined()) outputs.grad_hidden = ToHost(gradients.grad_hidden, hidden_shape);
+      if (gradients.grad_weight.defined()) {
+        outputs.grad_weight = ToHost(gradients.grad_weight, {problem.vocab_size, problem.hidden_size});
+      }
+      if (gradients.grad_bias.defined()) outputs.grad_bias = ToHost(gradients.grad_bias, {problem.vocab_size});
+    }
+    outputs.dispatch.requested_variant = options.variant;
+    if (!choice.declined.empty()) {
+      outputs.dispatch.reason = choice.declined;
+      outputs.dispatch.fallback = true;
+    }
+    return outputs;
+  }
+};
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::~Engine() = default;
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Device device, int threads) {
+  if (device.cuda) {
+    std::string note;
+    const int count = CudaDeviceCount(&note);
+    if (device.index >= count) {
+      return absl::FailedPreconditionError(absl::StrCat(device.Name(), " can't be used: ",
+                                                        !BuiltWithCuda() ? "this build has no CUDA"
+                                                        : note.empty()   ? absl::StrCat(count, " CUDA devices are here")
+                                                                         : note));
+    }
+  }
+  SetReproducibleNumerics();
+  if (threads > 0) at::set_num_threads(threads);
+  auto state = std::make_unique<State>();
+  state->device = device;
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+absl::StatusOr<Support> Engine::Supports(const Problem& problem, const Options& options) const {
+  const absl::StatusOr<const Variant*> variant = FindVariant(options.variant);
+  if (!variant.ok()) return variant.status();
+  return (*variant)->Supports(problem, options, state_->device);
+}
+
+absl::StatusOr<std::int64_t> Engine::EstimateBytes(const Problem& problem, const Options& options, Want want) const {
+  const absl::StatusOr<const Variant*> variant = FindVariant(options.variant);
+  if (!variant.ok()) return variant.status();
+  return State::Estimate(**variant, problem, options, want);
+}
+
+absl::StatusOr<Outputs> Engine::Forward(const Problem& problem, const Options& options, const Inputs& inputs,
+                                        const ContinueCheck& check) {
+  Problem forward = problem;
+  forward.has_grad_logp = false;
+  return state_->Run(forward, options, {false, false, false}, inputs, check);
+}
+
+absl::StatusOr<Outputs> Engine::Gradient(const Problem& problem, const Options& options, Want want,
+                                         const Inputs& inputs, const ContinueCheck& check) {
+  return state_->Run(problem, options, want, inputs, check);
+}
+
+bool Engine::Healthy() const { return state_->healthy; }
+
+}  // namespace keval::linear_logp

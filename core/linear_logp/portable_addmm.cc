@@ -1,0 +1,87 @@
+// portable_addmm, the addmm proposal's candidate: P6.
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/linear_logp/autocast.h"
+#include "core/linear_logp/builtin_variants.h"
+#include "core/linear_logp/portable.h"
+
+namespace keval::linear_logp {
+namespace {
+
+// Why the product of these operands can't be accumulated in place; nullptr where it can. addmm_ isn't an autocast
+// operator: under autocast it would multiply in float32 what base multiplies in 16 bits.
+const char* WhyNotInPlace(const at::Tensor& left, const at::Tensor& right) {
+  if (left.scalar_type() != at::kFloat || right.scalar_type() != at::kFloat) return "an operand isn't float32";
+  if (AutocastEnabled(left.device().type())) return "autocast is on";
+  return nullptr;
+}
+
+std::string FallbackReason(absl::string_view why) {
+  return absl::StrCat("fallback to ", kMatmulThenAddPath, ": ", why);
+}
+
+class PortableAddmm final : public Variant {
+ public:
+  VariantDescription Describe() const override {
+    return {.name = "portable_addmm",
+            .description = "as portable_matmul_add; each chunk's weight gradient is accumulated in place by addmm_",
+            .cpu = true,
+            .cuda = true,
+            .production_path = ProductionPath::kAddmm};
+  }
+
+  Support Supports(const Problem& problem, const Options& options, const Device& device) const override {
+    Support support = SupportsAtenVariant(problem, device);
+    if (!support.supported || !problem.has_grad_logp) return support;
+    if (problem.dtype == DType::kFloat64) {
+      support = {true, FallbackReason("an operand isn't float32"), true};
+    } else if (options.autocast != Autocast::kNone) {
+      support = {true, FallbackReason("autocast is on"), true};
+    }
+    return support;
+  }
+
+  std::int64_t ScratchBytes(const Problem& problem, const Options& options, Want want) const override {
+    return PortableScratchBytes(problem, options, want);
+  }
+
+  at::Tensor Forward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,
+                     Dispatch* dispatch) const override {
+    Name(dispatch, "chunked logits", "the variant's only path", false);
+    return PortableForward(inputs, options, check, dispatch);
+  }
+
+  Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
+                     Dispatch* dispatch) const override {
+    Name(dispatch, "no weight gradient", "no chunk had a weight gradient to add", false);
+    const UpdateTable update = [this, dispatch](at::Tensor& table, const at::Tensor& left, const at::Tensor& right) {
+      const char* why_not = WhyNotInPlace(left, right);
+      if (why_not == nullptr) {
+        Name(dispatch, kAddmmInPlacePath, "both operands are float32 and autocast is off", false);
+        table.addmm_(left, right);
+      } else {
+        Name(dispatch, kMatmulThenAddPath, FallbackReason(why_not), true);
+        MatmulThenAdd(table, left, right);
+      }
+    };
+    return PortableBackward(inputs, options, want, check, update, dispatch);
+  }
+
+ private:
+  // What ran, told by the code that ran it.
+  static void Name(Dispatch* dispatch, const char* path, const std::string& reason, bool fallback) {
+    if (dispatch == nullptr) return;
+    dispatch->variant = "portable_addmm";
+    dispatch->path = path;
+    dispatch->reason = reason;
+    dispatch->fallback = fallback;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Variant> MakePortableAddmm() { return std::make_unique<PortableAddmm>(); }
+
+}  // namespace keval::linear_logp
