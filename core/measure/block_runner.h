@@ -1,0 +1,32 @@
+// A block: an arm's discarded and timed repetitions in a row.
+#ifndef KEVAL_CORE_MEASURE_BLOCK_RUNNER_H_
+#define KEVAL_CORE_MEASURE_BLOCK_RUNNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/measure/arm.h"
+#include "core/measure/device_session.h"
+
+namespace keval::measure {
+
+struct BlockRequest {
+  int discarded_repetitions = 2;
+  int timed_repetitions = 5;
+};
+
+struct BlockResult {
+  std::vector<std::int64_t> ns;  // One for each timed repetition, > 0.
+  DeviceReading before;
+  DeviceReading after;
+};
+
+// Each repetition: other input values, the cache overwritten, the queue drained; then the timer around the arm's call
+// alone. After the last one the device is read and the results are verified (Arm::VerifyAndPoison). REQUIRES
+// arm->Prepare. Errors: Arm's.
+absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSession& session, Arm* arm);
+
+}  // namespace keval::measure
+
+#endif  // KEVAL_CORE_MEASURE_BLOCK_RUNNER_H_

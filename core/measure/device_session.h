@@ -1,0 +1,53 @@
+// One device as a worker uses it.
+#ifndef KEVAL_CORE_MEASURE_DEVICE_SESSION_H_
+#define KEVAL_CORE_MEASURE_DEVICE_SESSION_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/linear_logp/engine.h"
+#include "core/measure/l2_flush.h"
+#include "core/measure/nvml.h"
+#include "core/measure/raw_memory.h"
+#include "core/measure/timer.h"
+
+namespace keval::measure {
+
+// Owns the device's stream, timer, cache overwrite and NVML handle for the worker's one thread, which makes every call;
+// as long as it lives, that stream is current for torch on that thread, and precision settings are explicit (no TF32,
+// no reduced-precision reductions). One a process.
+class DeviceSession {
+ public:
+  // `threads`: of torch on a CPU, at least 1. FAILED_PRECONDITION where the device can't be used.
+  static absl::StatusOr<std::unique_ptr<DeviceSession>> Open(const linear_logp::Device& device, int threads);
+  ~DeviceSession();
+  DeviceSession(const DeviceSession&) = delete;
+  DeviceSession& operator=(const DeviceSession&) = delete;
+
+  const linear_logp::Device& device() const;
+  MemoryPlace place() const;
+  Timer& timer() const;
+  L2Flush& flush() const;
+  int threads() const;
+  // "GPU-…", as CUDA says; empty on a CPU.
+  const std::string& uuid() const;
+
+  // Waits for everything queued.
+  absl::Status Synchronize() const;
+
+  // All NaN on a CPU and where NVML can't be used; then NvmlNote says why.
+  DeviceReading Read() const;
+  const Nvml* nvml() const;
+  const std::string& NvmlNote() const;
+
+ private:
+  struct State;
+  explicit DeviceSession(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace keval::measure
+
+#endif  // KEVAL_CORE_MEASURE_DEVICE_SESSION_H_

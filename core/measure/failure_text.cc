@@ -1,0 +1,86 @@
+#include "core/measure/failure_text.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "base/text.h"
+#include "core/linear_logp/variant.h"
+#ifdef KEVAL_CUDA
+#include "absl/strings/str_cat.h"
+#include "core/measure/cuda_status.h"
+#endif
+
+namespace keval::measure {
+namespace {
+
+constexpr std::size_t kMaxMessageBytes = 512;
+
+// What torch and the CUDA runtime say; there is no code to ask once it is a c10::Error. In lower case.
+constexpr std::array<absl::string_view, 4> kOutOfMemory = {"out of memory", "can't allocate memory",
+                                                           "not enough memory", "bad_alloc"};
+constexpr std::array<absl::string_view, 6> kDeviceLost = {"uncorrectable ecc",      "gpu is lost",
+                                                          "no cuda-capable device", "devices are unavailable",
+                                                          "driver shutting down",   "busy or unavailable"};
+constexpr std::array<absl::string_view, 6> kPoisoned = {"illegal memory access",  "misaligned address",
+                                                        "an illegal instruction", "unspecified launch failure",
+                                                        "device-side assert",     "hardware stack error"};
+
+template <std::size_t n>
+bool ContainsAny(absl::string_view text, const std::array<absl::string_view, n>& parts) {
+  const std::string lower = absl::AsciiStrToLower(text);
+  for (const absl::string_view part : parts) {
+    if (absl::StrContains(lower, part)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::Status StatusOfFailureText(absl::string_view text) {
+  const std::string message = PrintableText(text.substr(0, text.find('\n')), kMaxMessageBytes);
+  if (ContainsAny(text, kPoisoned)) {
+    return absl::AbortedError(message);
+  }
+  if (ContainsAny(text, kDeviceLost)) {
+    return absl::UnavailableError(message);
+  }
+  if (ContainsAny(text, kOutOfMemory)) {
+    return absl::ResourceExhaustedError(message);
+  }
+  return absl::InternalError(message);
+}
+
+absl::Status CatchFailures(const std::function<absl::Status()>& work) {
+  try {
+    return work();
+  } catch (const linear_logp::Stopped& stopped) {
+    return stopped.status;
+  } catch (const c10::OutOfMemoryError& error) {
+    return absl::ResourceExhaustedError(PrintableText(error.what_without_backtrace(), kMaxMessageBytes));
+  } catch (const c10::Error& error) {
+    return StatusOfFailureText(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of host memory");
+  } catch (const std::exception& error) {
+    return StatusOfFailureText(error.what());
+  }
+}
+
+#ifdef KEVAL_CUDA
+absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) {
+    return absl::OkStatus();
+  }
+  return StatusOfFailureText(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+#endif
+
+}  // namespace keval::measure

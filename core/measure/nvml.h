@@ -1,0 +1,60 @@
+// NVIDIA's management library, loaded at run time: a node without a GPU has none.
+#ifndef KEVAL_CORE_MEASURE_NVML_H_
+#define KEVAL_CORE_MEASURE_NVML_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace keval::measure {
+
+// A device's state at one moment; NaN where the device does not tell.
+struct DeviceReading {
+  double sm_clock_mhz = std::numeric_limits<double>::quiet_NaN();
+  double memory_clock_mhz = std::numeric_limits<double>::quiet_NaN();
+  double power_watts = std::numeric_limits<double>::quiet_NaN();
+  double temperature_celsius = std::numeric_limits<double>::quiet_NaN();
+  std::uint64_t throttle_reasons = 0;  // NVML's bits.
+  std::vector<unsigned> process_ids;   // With a compute context there, this one included where it is listed.
+  bool processes_known = false;
+};
+
+// Whether `reasons` make a block's times unfit: the hardware or a thermal limit slowed the clocks. The software power
+// cap is not among them: under steady load it is the device's normal state, the same for both arms, and an arm that
+// draws more power pays for it in production too. It is recorded with every block all the same.
+bool IsThrottled(std::uint64_t reasons);
+
+// "thermal (software), power brake" and so on; "none" for 0.
+std::string ThrottleReasonsText(std::uint64_t reasons);
+
+// Thread-compatible; one library handle, shut down with the object.
+class Nvml {
+ public:
+  // Loads $KEVAL_NVML_LIBRARY, else libnvidia-ml.so.1, and selects the device that CUDA calls `uuid` ("GPU-…"). NVML
+  // counts devices that CUDA_VISIBLE_DEVICES hides, so an index would name the wrong one. UNAVAILABLE where the library
+  // can't be loaded or started; NOT_FOUND where it knows no such device.
+  static absl::StatusOr<std::unique_ptr<Nvml>> Open(absl::string_view uuid);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  DeviceReading Read() const;
+
+  // Name to text: model, driver, limits, clocks. Names begin with "gpu_" or "driver_".
+  std::map<std::string, std::string> Describe() const;
+
+ private:
+  struct State;
+  explicit Nvml(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace keval::measure
+
+#endif  // KEVAL_CORE_MEASURE_NVML_H_
