@@ -1,0 +1,320 @@
+#include "server/worker/worker_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "server/worker/worker_main.h"
+
+namespace keval::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};
+constexpr std::chrono::seconds kBurialPatience{10};  // A crash may take a while to unmap tens of GiB.
+constexpr std::size_t kTailBytes = 4096;
+
+// What would make a worker compute otherwise than the report says: other allocators, other precision, other pools.
+constexpr std::array<absl::string_view, 9> kNotInherited = {
+    "MALLOC_", "GLIBC_TUNABLES=", "LD_PRELOAD=", "OMP_", "MKL_", "KMP_", "PYTORCH_", "NVIDIA_TF32_OVERRIDE=", "TORCH_"};
+
+std::vector<std::string> ChildEnvironment(int threads) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view variable(*entry);
+    bool kept = true;
+    for (const absl::string_view prefix : kNotInherited) {
+      kept = kept && !absl::StartsWith(variable, prefix);
+    }
+    if (kept) {
+      variables.emplace_back(variable);
+    }
+  }
+  variables.push_back(absl::StrCat("OMP_NUM_THREADS=", threads));
+  variables.push_back(absl::StrCat("MKL_NUM_THREADS=", threads));
+  return variables;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>* texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts->size() + 1);
+  for (std::string& text : *texts) {
+    pointers.push_back(text.data());
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// How often the kernel has killed for want of memory since boot; -1 where it doesn't tell.
+std::int64_t KernelOomKills() {
+  std::ifstream file("/proc/vmstat");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> parts = absl::StrSplit(line, ' ');
+    if (parts.size() == 2 && parts[0] == "oom_kill") {
+      return ParseInt64(parts[1]).value_or(-1);
+    }
+  }
+  return -1;
+}
+
+std::string SignalText(int signal_number) {
+  const char* const name = sigabbrev_np(signal_number);
+  return name == nullptr ? absl::StrCat("signal ", signal_number) : absl::StrCat("SIG", name);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+class SpawnPlan {
+ public:
+  SpawnPlan() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+
+  int Run(const std::string& program, int threads, int control, int output, pid_t* pid) {
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, control, kControlFd);
+    posix_spawn_file_actions_addclosefrom_np(&actions_, kControlFd + 1);
+    sigset_t all;
+    sigset_t none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    posix_spawnattr_setsigdefault(&attributes_, &all);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    std::vector<std::string> arguments = {program, absl::StrCat(getpid())};
+    std::vector<std::string> environment = ChildEnvironment(threads);
+    return posix_spawn(pid, program.c_str(), &actions_, &attributes_, Pointers(&arguments).data(),
+                       Pointers(&environment).data());
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+WorkerFault FaultOf(const Failure& failure) {
+  using Blame = WorkerFault::Blame;
+  const std::string detail = PrintableText(failure.detail(), 1024);
+  switch (failure.reason()) {
+    case Failure::OUT_OF_MEMORY:
+      return {Blame::kArm, "OUT_OF_MEMORY", absl::StrCat("ran out of memory: ", detail)};
+    case Failure::ILLEGAL_ACCESS:
+      return {Blame::kArm, "ILLEGAL_ACCESS", absl::StrCat("poisoned its device context: ", detail)};
+    case Failure::DEVICE_LOST:
+      return {Blame::kDevice, "DEVICE_LOST", absl::StrCat("lost the device: ", detail)};
+    case Failure::WRONG_RESULT:
+      return {Blame::kArm, "WRONG_RESULT", absl::StrCat("computed a wrong result: ", detail), true};
+    case Failure::FALLBACK:
+      return {Blame::kArm, "FALLBACK", absl::StrCat("fell back: ", detail), true};
+    case Failure::UNSUPPORTED:
+      return {Blame::kArm, "UNSUPPORTED", absl::StrCat("can't do this: ", detail)};
+    case Failure::BAD_REQUEST:
+      return {Blame::kHarness, "PROTOCOL_ERROR", absl::StrCat("refused a request: ", detail)};
+    default:
+      return {Blame::kArm, "CRASHED", absl::StrCat("raised an error: ", detail)};
+  }
+}
+
+}  // namespace
+
+std::string ProgramBesideThisOne(const std::string& name) {
+  std::array<char, 4096> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  const std::string self(path.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  const std::size_t slash = self.rfind('/');
+  return slash == std::string::npos ? name : absl::StrCat(self.substr(0, slash + 1), name);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::string& program, int threads) {
+  std::array<int, 2> sockets{};
+  std::array<int, 2> pipes{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
+    return absl::UnavailableError(absl::StrCat("no control socket: ", std::strerror(errno)));
+  }
+  Descriptor control(sockets[0]);
+  const Descriptor child_control(sockets[1]);
+  if (pipe2(pipes.data(), O_CLOEXEC) != 0) {
+    return absl::UnavailableError(absl::StrCat("no output pipe: ", std::strerror(errno)));
+  }
+  Descriptor output(pipes[0]);
+  const Descriptor child_output(pipes[1]);
+  fcntl(output.get(), F_SETFL, O_NONBLOCK);
+  pid_t pid = -1;
+  SpawnPlan plan;
+  if (const int error = plan.Run(program, threads, child_control.get(), child_output.get(), &pid); error != 0) {
+    return absl::UnavailableError(absl::StrCat("keval-worker can't be started: ", std::strerror(error)));
+  }
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, control.Release(), output.Release()));
+}
+
+WorkerProcess::WorkerProcess(pid_t pid, int control, int output)
+    : pid_(pid), control_(control), output_(output), oom_kills_before_(KernelOomKills()) {}
+
+WorkerProcess::~WorkerProcess() {
+  Kill();
+  close(control_);
+  close(output_);
+}
+
+void WorkerProcess::Kill() {
+  if (reaped_) {
+    return;
+  }
+  kill(-pid_, SIGKILL);  // Its whole group: an arm may have started helpers.
+  while (waitpid(pid_, &wait_status_, 0) < 0 && errno == EINTR) {
+  }
+  reaped_ = true;
+}
+
+void WorkerProcess::Send(const Request& request) {
+  // Small, and the worker reads: it fits the socket's buffer. An error means that the worker is gone.
+  BlockingChannel(control_).Write(request).IgnoreError();
+}
+
+void WorkerProcess::DrainOutput() {
+  std::array<char, 4096> chunk;
+  for (ssize_t n = read(output_, chunk.data(), chunk.size()); n > 0; n = read(output_, chunk.data(), chunk.size())) {
+    output_tail_.append(chunk.data(), static_cast<std::size_t>(n));
+    if (output_tail_.size() > kTailBytes) {
+      output_tail_.erase(0, output_tail_.size() - kTailBytes);
+    }
+  }
+}
+
+std::string WorkerProcess::LastWords() const {
+  const absl::string_view text = absl::StripAsciiWhitespace(output_tail_);
+  constexpr std::size_t kShown = 512;
+  return text.empty() ? ""
+                      : absl::StrCat("; it last wrote: ",
+                                     PrintableText(text.substr(text.size() - std::min(text.size(), kShown)), kShown));
+}
+
+absl::StatusOr<WorkerProcess::Answer> WorkerProcess::Receive(std::chrono::milliseconds timeout, const Check& check) {
+  using Blame = WorkerFault::Blame;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    Reply reply;
+    const absl::StatusOr<bool> whole = decoder_.Next(&reply);
+    if (!whole.ok()) {
+      Kill();
+      return WorkerFault{Blame::kHarness, "PROTOCOL_ERROR", absl::StrCat("sent ", whole.status().message())};
+    }
+    if (*whole) {
+      if (!reply.has_failure()) {
+        return reply;
+      }
+      DrainOutput();
+      return FaultOf(reply.failure());
+    }
+    if (check != nullptr) {
+      if (absl::Status status = check(); !status.ok()) {
+        return status;
+      }
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      Kill();
+      DrainOutput();
+      return WorkerFault{
+          Blame::kArm, "HUNG",
+          absl::StrCat("did not answer within ", FixedText(std::chrono::duration<double>(timeout).count(), 1),
+                       " s and was killed", LastWords())};
+    }
+    std::array<pollfd, 2> fds = {{{control_, POLLIN, 0}, {output_, POLLIN, 0}}};
+    if (output_closed_) {
+      fds[1].fd = -1;
+    }
+    poll(fds.data(), fds.size(), static_cast<int>(kTick.count()));
+    if ((fds[1].revents & POLLIN) != 0) {
+      DrainOutput();
+    } else if (fds[1].revents != 0) {
+      output_closed_ = true;  // Else poll would return at once, every time.
+    }
+    if (fds[0].revents != 0) {
+      std::array<char, 65536> chunk;
+      const ssize_t n = recv(control_, chunk.data(), chunk.size(), MSG_DONTWAIT);
+      if (n > 0) {
+        decoder_.Append(chunk.data(), static_cast<std::size_t>(n));
+      } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        return Bury();
+      }
+    }
+  }
+}
+
+WorkerFault WorkerProcess::Bury() {
+  using Blame = WorkerFault::Blame;
+  const auto deadline = std::chrono::steady_clock::now() + kBurialPatience;
+  while (!reaped_) {
+    const pid_t ended = waitpid(pid_, &wait_status_, WNOHANG);
+    if (ended == pid_) {
+      reaped_ = true;
+      kill(-pid_, SIGKILL);  // Helpers that it may have left.
+    } else if (std::chrono::steady_clock::now() >= deadline) {
+      Kill();
+      DrainOutput();
+      return {Blame::kHarness, "PROTOCOL_ERROR", absl::StrCat("closed its control socket and went on", LastWords())};
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  DrainOutput();
+  if (WIFEXITED(wait_status_)) {
+    return {Blame::kArm, "CRASHED", absl::StrCat("exited with code ", WEXITSTATUS(wait_status_), LastWords())};
+  }
+  const int signal_number = WTERMSIG(wait_status_);
+  const std::string signal_text = SignalText(signal_number);
+  if (signal_number == SIGKILL && KernelOomKills() > oom_kills_before_) {
+    return {Blame::kArm, "OUT_OF_MEMORY",
+            absl::StrCat("was killed by the kernel, which had run out of memory", LastWords())};
+  }
+  if (signal_number == SIGKILL || signal_number == SIGTERM || signal_number == SIGINT || signal_number == SIGHUP) {
+    return {Blame::kInfrastructure, "KILLED", absl::StrCat("was killed from outside (", signal_text, ")", LastWords())};
+  }
+  return {Blame::kArm, "CRASHED", absl::StrCat("died of ", signal_text, LastWords())};
+}
+
+}  // namespace keval::worker

@@ -1,0 +1,80 @@
+// A keval-worker as its server sees it.
+#ifndef KEVAL_SERVER_WORKER_WORKER_PROCESS_H_
+#define KEVAL_SERVER_WORKER_WORKER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/worker/message_channel.h"
+#include "server/worker/worker.pb.h"
+
+namespace keval::worker {
+
+// What went wrong in a worker, and who is to blame: the arm that it ran, or one of the others.
+struct WorkerFault {
+  enum class Blame : std::uint8_t { kArm, kHarness, kDevice, kInfrastructure };
+  Blame blame = Blame::kArm;
+  std::string reason;  // CRASHED, HUNG, OUT_OF_MEMORY, ILLEGAL_ACCESS, WRONG_RESULT, …
+  std::string detail;  // Printable; reads after "the worker ".
+  bool is_contract = false;
+};
+
+// `$PATH`-free: the program beside the running one.
+std::string ProgramBesideThisOne(const std::string& name);
+
+// Owns one child process in a process group of its own; the destructor kills what is left of the group and reaps the
+// child, so none is left behind. The child inherits its control socket, a pipe as stdout and stderr, and nothing else;
+// its environment is ours without what would change allocators or precision. Not thread-safe; destroyed on the thread
+// that spawned it, which outlives the child (the child dies with that thread).
+class WorkerProcess {
+ public:
+  using Check = std::function<absl::Status()>;
+  using Answer = std::variant<Reply, WorkerFault>;
+
+  // `threads`: of the child's OpenMP pools. UNAVAILABLE where it can't be started.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::string& program, int threads);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  // A worker that has died in the meantime shows in Receive.
+  void Send(const Request& request);
+
+  // The next reply, waited for at most `timeout` (then the worker is killed: HUNG). `check` is asked about every 50 ms;
+  // its error ends the wait and is returned. After a fault the process is dead and reaped.
+  absl::StatusOr<Answer> Receive(std::chrono::milliseconds timeout, const Check& check);
+
+ private:
+  WorkerProcess(pid_t pid, int control, int output);
+
+  void DrainOutput();
+  // Waits for the end of a child whose channel has closed; says how it ended.
+  WorkerFault Bury();
+  void Kill();
+  // "; it last wrote: …", or nothing.
+  std::string LastWords() const;
+
+  pid_t pid_;
+  int control_;
+  int output_;
+  bool reaped_ = false;
+  bool output_closed_ = false;
+  int wait_status_ = 0;
+  std::int64_t oom_kills_before_;
+  std::string output_tail_;
+  MessageDecoder decoder_;
+};
+
+}  // namespace keval::worker
+
+#endif  // KEVAL_SERVER_WORKER_WORKER_PROCESS_H_

@@ -1,0 +1,285 @@
+#include "server/worker/worker_session.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "core/contract/contract.h"
+#include "core/linear_logp/engine.h"
+#include "core/measure/block_runner.h"
+#include "core/measure/environment.h"
+#include "core/measure/kernel_trace.h"
+#include "core/measure/memory.h"
+#include "core/measure/op_counter.h"
+
+namespace keval::worker {
+namespace {
+
+Reply Failed(Failure::Reason reason, absl::string_view detail) {
+  Reply reply;
+  reply.mutable_failure()->set_reason(reason);
+  reply.mutable_failure()->set_detail(PrintableText(detail, 1024));
+  return reply;
+}
+
+// The codes that core/measure uses; see Arm and failure_text.h.
+Reply Failed(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return Failed(Failure::OUT_OF_MEMORY, status.message());
+    case absl::StatusCode::kAborted:
+      return Failed(Failure::ILLEGAL_ACCESS, status.message());
+    case absl::StatusCode::kUnavailable:
+      return Failed(Failure::DEVICE_LOST, status.message());
+    case absl::StatusCode::kDataLoss:
+      return Failed(Failure::WRONG_RESULT, status.message());
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+      return Failed(Failure::UNSUPPORTED, status.message());
+    default:
+      return Failed(Failure::RAISED, status.message());
+  }
+}
+
+measure::Region RegionOf(Region region) {
+  switch (region) {
+    case BACKWARD:
+      return measure::Region::kBackward;
+    case WEIGHT_GRADIENT:
+      return measure::Region::kWeightGradient;
+    default:
+      return measure::Region::kForwardBackward;
+  }
+}
+
+// nullopt where a name is unknown.
+std::optional<measure::ArmSpec> ArmSpecOf(const Prepare& prepare) {
+  measure::ArmSpec spec;
+  const Shape& shape = prepare.shape();
+  const std::optional<DType> dtype = ParseDType(shape.dtype());
+  if (!dtype.has_value()) {
+    return std::nullopt;
+  }
+  if (shape.autocast() == "bfloat16") {
+    spec.autocast = linear_logp::Autocast::kBFloat16;
+  } else if (shape.autocast() == "float16") {
+    spec.autocast = linear_logp::Autocast::kFloat16;
+  } else if (!shape.autocast().empty() && shape.autocast() != "none") {
+    return std::nullopt;
+  }
+  spec.variant = prepare.variant();
+  spec.num_tokens = shape.num_tokens();
+  spec.hidden_size = shape.hidden_size();
+  spec.vocab_size = shape.vocab_size();
+  spec.dtype = *dtype;
+  spec.bias = shape.bias();
+  spec.chunk_elems = shape.chunk_elems();
+  spec.force_variant = prepare.force_variant();
+  return spec;
+}
+
+// Processes on the device that aren't ours; -1 where NVML counts process ids of another namespace (then our own is not
+// among them).
+int OtherProcesses(const measure::DeviceReading& reading, const RunBlock& block) {
+  if (!reading.processes_known) {
+    return -1;
+  }
+  int own = 0;
+  for (const unsigned id : reading.process_ids) {
+    own += std::count(block.own_process_ids().begin(), block.own_process_ids().end(), static_cast<int>(id)) > 0 ? 1 : 0;
+  }
+  return own == 0 ? -1 : static_cast<int>(reading.process_ids.size()) - own;
+}
+
+void SetReading(const measure::DeviceReading& from, const RunBlock& block, DeviceReading* to) {
+  to->set_sm_clock_mhz(from.sm_clock_mhz);
+  to->set_memory_clock_mhz(from.memory_clock_mhz);
+  to->set_power_watts(from.power_watts);
+  to->set_temperature_celsius(from.temperature_celsius);
+  to->set_throttle_reasons(from.throttle_reasons);
+  to->set_other_processes(OtherProcesses(from, block));
+}
+
+}  // namespace
+
+void WorkerSession::Handle(const Request& request, const Emit& emit) {
+  if (request.request_case() != Request::kStart && request.request_case() != Request::kContract &&
+      session_ == nullptr) {
+    emit(Failed(Failure::BAD_REQUEST, "the worker was not started"));
+    return;
+  }
+  switch (request.request_case()) {
+    case Request::kStart:
+      emit(Open(request.start()));
+      return;
+    case Request::kPrepare:
+      emit(MakeArm(request.prepare()));
+      return;
+    case Request::kRunBlock:
+      emit(Measure(request.run_block()));
+      return;
+    case Request::kProfile:
+      emit(Count());
+      return;
+    case Request::kContract:
+      emit(CheckContract(request.contract(), emit));
+      return;
+    case Request::kDescribeEnvironment:
+      emit(Describe());
+      return;
+    case Request::REQUEST_NOT_SET:
+      break;
+  }
+  emit(Failed(Failure::BAD_REQUEST, "an empty request"));
+}
+
+Reply WorkerSession::Open(const Start& start) {
+  absl::StatusOr<linear_logp::Device> device = linear_logp::ParseDevice(start.device());
+  if (!device.ok()) {
+    return Failed(device.status());
+  }
+  absl::StatusOr<std::unique_ptr<measure::DeviceSession>> session =
+      measure::DeviceSession::Open(*device, std::max(1, start.threads()));
+  if (!session.ok()) {
+    return Failed(session.status());
+  }
+  arm_.reset();
+  session_ = *std::move(session);
+  Reply reply;
+  reply.mutable_started()->set_device_uuid(session_->uuid());
+  reply.mutable_started()->set_nvml_note(session_->NvmlNote());
+  return reply;
+}
+
+Reply WorkerSession::MakeArm(const Prepare& prepare) {
+  arm_.reset();  // First, so that two arms' tensors never have to fit at once.
+  Reply reply;
+  if (prepare.variant().empty()) {
+    reply.mutable_prepared();
+    return reply;
+  }
+  const std::optional<measure::ArmSpec> spec = ArmSpecOf(prepare);
+  if (!spec.has_value()) {
+    return Failed(Failure::BAD_REQUEST, "an unknown dtype or autocast");
+  }
+  absl::StatusOr<std::unique_ptr<measure::Arm>> arm = measure::Arm::Create(*spec, prepare.input_seed(), session_.get());
+  if (!arm.ok()) {
+    return Failed(arm.status());
+  }
+  if (absl::Status status = (*arm)->Prepare(prepare.base_variant(), RegionOf(prepare.region())); !status.ok()) {
+    return Failed(status);
+  }
+  const linear_logp::Dispatch& dispatch = (*arm)->dispatch();
+  if (prepare.force_variant() && dispatch.fallback) {
+    return Failed(Failure::FALLBACK, absl::StrCat(spec->variant, " ran another path, which force_variant forbids: ",
+                                                  dispatch.path, ": ", dispatch.reason));
+  }
+  Prepared& prepared = *reply.mutable_prepared();
+  if (prepare.measure_peak()) {
+    absl::StatusOr<std::int64_t> peak = measure::IncrementalPeakBytes(*session_, [&arm] { return (*arm)->Run(); });
+    if (!peak.ok()) {
+      return Failed(peak.status());
+    }
+    (*arm)->DropResults();
+    prepared.set_peak_bytes(*peak);
+  }
+  prepared.mutable_dispatch()->set_variant(dispatch.variant);
+  prepared.mutable_dispatch()->set_path(dispatch.path);
+  prepared.mutable_dispatch()->set_reason(dispatch.reason);
+  prepared.mutable_dispatch()->set_fallback(dispatch.fallback);
+  prepared.set_input_bytes((*arm)->input_bytes());
+  prepared.set_held_bytes(measure::HeldBytes(*session_));
+  arm_ = *std::move(arm);
+  return reply;
+}
+
+Reply WorkerSession::Measure(const RunBlock& block) {
+  if (arm_ == nullptr) {
+    return Failed(Failure::BAD_REQUEST, "a block without an arm");
+  }
+  absl::StatusOr<measure::BlockResult> result =
+      measure::RunBlock({block.discarded_repetitions(), block.timed_repetitions()}, *session_, arm_.get());
+  if (!result.ok()) {
+    return Failed(result.status());
+  }
+  Reply reply;
+  BlockDone& done = *reply.mutable_block_done();
+  done.mutable_ns()->Add(result->ns.begin(), result->ns.end());
+  SetReading(result->before, block, done.mutable_before());
+  SetReading(result->after, block, done.mutable_after());
+  done.set_throttled(measure::IsThrottled(result->before.throttle_reasons) ||
+                     measure::IsThrottled(result->after.throttle_reasons));
+  return reply;
+}
+
+Reply WorkerSession::Count() {
+  if (arm_ == nullptr) {
+    return Failed(Failure::BAD_REQUEST, "a profile without an arm");
+  }
+  const auto call = [this] { return arm_->Run(); };
+  absl::StatusOr<measure::CountsByName> ops = measure::CountOps(call);
+  if (!ops.ok()) {
+    return Failed(ops.status());
+  }
+  Reply reply;
+  Profiled& profiled = *reply.mutable_profiled();
+  profiled.mutable_ops()->insert(ops->begin(), ops->end());
+  absl::StatusOr<measure::CountsByName> kernels = measure::CountKernels(*session_, call);
+  if (kernels.ok()) {
+    profiled.mutable_kernels()->insert(kernels->begin(), kernels->end());
+  } else {
+    profiled.set_kernels_note(PrintableText(kernels.status().message()));
+  }
+  arm_->DropResults();
+  return reply;
+}
+
+Reply WorkerSession::CheckContract(const Contract& contract, const Emit& emit) const {
+#ifndef KEVAL_HAS_CONTRACT_CHECK
+  static_cast<void>(contract);
+  static_cast<void>(emit);
+  return Failed(Failure::UNSUPPORTED, "this build has no contract check");
+#else
+  absl::StatusOr<linear_logp::Device> device = linear_logp::ParseDevice(contract.device());
+  if (!device.ok()) {
+    return Failed(device.status());
+  }
+  contract::ContractOptions options;
+  options.base = contract.base_variant();
+  options.candidate = contract.candidate_variant();
+  options.device = *device;
+  options.seed = contract.seed();
+  options.threads = contract.threads();
+  const auto emit_row = [&emit](const contract::Row& row) {
+    Reply reply;
+    ContractRow& out = *reply.mutable_contract_row();
+    out.set_id(row.id);
+    out.set_arm(row.arm);
+    out.set_case_name(row.case_name);
+    out.set_measured(row.measured);
+    out.set_limit(row.limit);
+    out.set_status(std::string(contract::RowStatusName(row.status)));
+    out.set_why(PrintableText(row.why));
+    emit(reply);
+  };
+  absl::StatusOr<std::vector<contract::Row>> rows = contract::CheckContract(options, emit_row, nullptr);
+  if (!rows.ok()) {
+    return Failed(rows.status());
+  }
+  Reply reply;
+  reply.mutable_contract_done();
+  return reply;
+#endif
+}
+
+Reply WorkerSession::Describe() const {
+  Reply reply;
+  for (const auto& [name, text] : measure::DescribeEnvironment(*session_)) {
+    (*reply.mutable_environment()->mutable_facts())[name] = PrintableText(text);
+  }
+  return reply;
+}
+
+}  // namespace keval::worker

@@ -1,0 +1,466 @@
+#include "server/worker_round_collector.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/worker/worker_crew.h"
+
+namespace keval::server {
+namespace {
+
+using worker::Reply;
+using worker::Request;
+using worker::Seat;
+using worker::WorkerCrew;
+
+constexpr int kPrepareLimitBlocks = 2;   // Prepare makes about as many calls as a block, and fills the inputs.
+constexpr int kContractLimitBlocks = 5;  // Its rows may all come at its end.
+
+// What a random choice of a job is for.
+enum Purpose : std::uint64_t { kStartOrder = 1, kQuadOrder, kInputs, kPilot, kProfile, kDiagnose };
+
+// A bijection of 64 bits in which every input bit reaches every output bit (the finaliser of SplitMix64).
+std::uint64_t Mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// The random bits of (job, purpose, a, b): a rerun of a round draws the same ones.
+std::uint64_t Draw(std::uint64_t seed, Purpose purpose, int a, int b) {
+  std::uint64_t state = Mix(seed + 0x9e3779b97f4a7c15ULL);
+  for (const std::uint64_t part :
+       {static_cast<std::uint64_t>(purpose), static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)}) {
+    state = Mix(state ^ (part + 0x9e3779b97f4a7c15ULL));
+  }
+  return state;
+}
+
+std::vector<Seat> Shuffled(std::vector<Seat> seats, std::uint64_t bits) {
+  for (std::size_t left = seats.size(); left > 1; --left) {
+    std::swap(seats[left - 1], seats[bits % left]);
+    bits = Mix(bits);
+  }
+  return seats;
+}
+
+// Of one arm in one series.
+struct Work {
+  WorkShape shape;
+  DiagnosticRegion region = DiagnosticRegion::kForwardBackward;
+  std::uint64_t input_seed = 0;
+  bool measure_peak = false;
+};
+
+worker::Region RegionOf(DiagnosticRegion region) {
+  switch (region) {
+    case DiagnosticRegion::kBackward:
+      return worker::BACKWARD;
+    case DiagnosticRegion::kWeightGradient:
+      return worker::WEIGHT_GRADIENT;
+    default:
+      return worker::FORWARD_BACKWARD;
+  }
+}
+
+absl::StatusOr<worker::Prepared> Prepare(const JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
+  Request request;
+  worker::Prepare& prepare = *request.mutable_prepare();
+  prepare.set_variant(crew->VariantOf(seat));
+  prepare.set_base_variant(arms.base_variant);
+  prepare.set_region(RegionOf(work.region));
+  prepare.set_input_seed(work.input_seed);
+  prepare.set_force_variant(arms.force_variant);
+  prepare.set_measure_peak(work.measure_peak);
+  worker::Shape& shape = *prepare.mutable_shape();
+  shape.set_num_tokens(work.shape.num_tokens);
+  shape.set_hidden_size(work.shape.hidden_size);
+  shape.set_vocab_size(work.shape.vocab_size);
+  shape.set_dtype(std::string(DTypeName(work.shape.dtype)));
+  shape.set_bias(work.shape.bias);
+  shape.set_autocast(work.shape.autocast);
+  shape.set_chunk_elems(work.shape.chunk_elems);
+  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+  if (!turn.ok()) {
+    return turn.status();
+  }
+  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  if (!reply->has_prepared()) {
+    return crew->FailAsHarness(seat, "answered something else to a preparation");
+  }
+  return reply->prepared();
+}
+
+// Lets go of the arm's tensors, for the next series has to fit too.
+absl::Status Release(Seat seat, WorkerCrew* crew) {
+  Request request;
+  request.mutable_prepare();
+  return crew->Ask(seat, request, crew->hang_timeout()).status();
+}
+
+absl::StatusOr<worker::BlockDone> RunBlock(int discarded, int timed, Seat seat, WorkerCrew* crew) {
+  Request request;
+  worker::RunBlock& block = *request.mutable_run_block();
+  block.set_discarded_repetitions(discarded);
+  block.set_timed_repetitions(timed);
+  for (const int id : crew->process_ids()) {
+    block.add_own_process_ids(id);
+  }
+  absl::StatusOr<Reply> reply = crew->Ask(seat, request, crew->hang_timeout());
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  if (!reply->has_block_done() || reply->block_done().ns_size() != timed) {
+    return crew->FailAsHarness(seat, "answered something else to a block");
+  }
+  return reply->block_done();
+}
+
+DeviceReading ReadingOf(const worker::DeviceReading& reading) {
+  return {reading.sm_clock_mhz(),        reading.memory_clock_mhz(), reading.power_watts(),
+          reading.temperature_celsius(), reading.throttle_reasons(), reading.other_processes()};
+}
+
+DispatchRecord DispatchOf(const worker::Dispatch& dispatch) {
+  return {dispatch.variant(), dispatch.path(), dispatch.reason(), dispatch.fallback()};
+}
+
+// What the quads of one series need to know.
+struct QuadPlan {
+  std::string series;
+  verdict::Role role = verdict::Role::kPrimary;
+  int round = 0;
+  int quads = 8;
+  int timed = 5;
+  int discarded = 2;
+  std::uint64_t order_seed = 0;  // With the quad's number: ABBA or BAAB.
+  Seat second = Seat::kCandidate;
+};
+
+// Appends the series' samples and blocks, block by block, so that a failure leaves what was measured.
+absl::Status CollectQuads(const QuadPlan& plan, WorkerCrew* crew, std::vector<verdict::Sample>* samples,
+                          std::vector<BlockRecord>* blocks) {
+  for (int quad = 0; quad < plan.quads; ++quad) {
+    const bool base_first = (Mix(plan.order_seed + static_cast<std::uint64_t>(quad)) & 1) == 0;
+    absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+    if (!turn.ok()) {
+      return turn.status();
+    }
+    for (int pos = 0; pos < 4; ++pos) {
+      const bool outer = pos == 0 || pos == 3;
+      const bool is_base = outer == base_first;
+      absl::StatusOr<worker::BlockDone> block =
+          RunBlock(plan.discarded, plan.timed, is_base ? Seat::kBase : plan.second, crew);
+      if (!block.ok()) {
+        return block.status();
+      }
+      const char arm = is_base ? 'A' : 'B';
+      for (int rep = 0; rep < plan.timed; ++rep) {
+        samples->push_back(
+            {plan.series, plan.role, plan.round, quad, pos, arm, rep, block->ns(rep), block->throttled()});
+      }
+      blocks->push_back({plan.series, quad, pos, arm, ReadingOf(block->before()), ReadingOf(block->after())});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round, int index, WorkerCrew* crew,
+                           RoundData* data) {
+  const Seat second = run.role == verdict::Role::kControl ? Seat::kBaseCopy : Seat::kCandidate;
+  const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kInputs, round, index), true};
+  absl::StatusOr<worker::Prepared> base = Prepare(arms, work, Seat::kBase, crew);
+  if (!base.ok()) {
+    return base.status();
+  }
+  absl::StatusOr<worker::Prepared> other = Prepare(arms, work, second, crew);
+  if (!other.ok()) {
+    return other.status();
+  }
+  data->evidence.push_back({run.series, base->peak_bytes(), other->peak_bytes(), DispatchOf(base->dispatch()),
+                            DispatchOf(other->dispatch())});
+  const QuadPlan plan = {run.series,
+                         run.role,
+                         round,
+                         run.quads,
+                         run.timed_repetitions,
+                         run.discarded_repetitions,
+                         Draw(arms.seed, kQuadOrder, round, index),
+                         second};
+  if (absl::Status status = CollectQuads(plan, crew, &data->samples, &data->blocks); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = Release(Seat::kBase, crew); !status.ok()) {
+    return status;
+  }
+  return Release(second, crew);
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Median of a few calls; of one where they take long.
+absl::StatusOr<double> TimeBase(WorkerCrew* crew) {
+  constexpr double kLongNs = 0.25e9;
+  constexpr int kCalls = 5;
+  absl::StatusOr<worker::BlockDone> first = RunBlock(0, 1, Seat::kBase, crew);
+  if (!first.ok()) {
+    return first.status();
+  }
+  if (static_cast<double>(first->ns(0)) > kLongNs) {
+    return static_cast<double>(first->ns(0));
+  }
+  absl::StatusOr<worker::BlockDone> more = RunBlock(1, kCalls, Seat::kBase, crew);
+  if (!more.ok()) {
+    return more.status();
+  }
+  return Median(std::vector<double>(more->ns().begin(), more->ns().end()));
+}
+
+absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& series, WorkerCrew* crew,
+                          PilotData* data) {
+  int index = 0;
+  for (const SeriesRun& run : series) {
+    const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kPilot, 0, index++), true};
+    absl::StatusOr<worker::Prepared> prepared = Prepare(arms, work, Seat::kBase, crew);
+    if (!prepared.ok()) {
+      return prepared.status();
+    }
+    data->device_bytes_per_worker =
+        std::max(data->device_bytes_per_worker, prepared->held_bytes() + prepared->peak_bytes());
+    absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+    if (!turn.ok()) {
+      return turn.status();
+    }
+    absl::StatusOr<double> ns = TimeBase(crew);
+    if (!ns.ok()) {
+      return ns.status();
+    }
+    data->base_ns[run.series] = *ns;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ProfileData::Arm> CollectCounts(const JobArms& arms, const SeriesRun& run, int index, Seat seat,
+                                               WorkerCrew* crew) {
+  const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kProfile, 0, index), false};
+  if (absl::Status status = Prepare(arms, work, seat, crew).status(); !status.ok()) {
+    return status;
+  }
+  Request request;
+  request.mutable_profile();
+  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+  if (!turn.ok()) {
+    return turn.status();
+  }
+  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  if (!reply->has_profiled()) {
+    return crew->FailAsHarness(seat, "answered something else to a profile");
+  }
+  ProfileData::Arm counts;
+  counts.ops.insert(reply->profiled().ops().begin(), reply->profiled().ops().end());
+  counts.kernels.insert(reply->profiled().kernels().begin(), reply->profiled().kernels().end());
+  if (absl::Status status = Release(seat, crew); !status.ok()) {
+    return status;
+  }
+  return counts;
+}
+
+ContractRowData RowOf(const worker::ContractRow& row) {
+  return {row.id(), row.arm(), row.case_name(), row.measured(), row.limit(), row.status(), row.why()};
+}
+
+// The contract of base against `candidate`, in one process, which sits in `seat` for blame.
+absl::Status CollectContract(const JobArms& arms, const std::string& candidate, Seat seat, WorkerCrew* crew,
+                             const std::function<void(const ContractRowData&)>& on_row,
+                             std::vector<ContractRowData>* rows) {
+  if (absl::Status status = crew->Start({seat}); !status.ok()) {
+    return status;
+  }
+  Request request;
+  worker::Contract& contract = *request.mutable_contract();
+  contract.set_base_variant(arms.base_variant);
+  contract.set_candidate_variant(candidate);
+  contract.set_seed(arms.seed);
+  contract.set_device(arms.device);
+  contract.set_threads(arms.worker_threads);
+  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+  if (!turn.ok()) {
+    return turn.status();
+  }
+  crew->Send(seat, request);
+  for (;;) {
+    absl::StatusOr<Reply> reply = crew->Next(seat, kContractLimitBlocks * crew->hang_timeout());
+    if (!reply.ok()) {
+      return reply.status();
+    }
+    if (reply->has_contract_done()) {
+      return absl::OkStatus();
+    }
+    if (!reply->has_contract_row()) {
+      return crew->FailAsHarness(seat, "answered something else to a contract check");
+    }
+    rows->push_back(RowOf(reply->contract_row()));
+    if (on_row != nullptr) {
+      on_row(rows->back());
+    }
+  }
+}
+
+std::chrono::milliseconds StartTimeout(const WorkerRoundCollector::Options& options) {
+  return std::chrono::milliseconds(std::llround(options.start_timeout_seconds * 1000));
+}
+
+}  // namespace
+
+WorkerRoundCollector::WorkerRoundCollector(Options options) : options_(std::move(options)) {
+  if (options_.worker_program.empty()) {
+    options_.worker_program = worker::ProgramBesideThisOne("keval-worker");
+  }
+}
+
+absl::StatusOr<Collected<PilotData>> WorkerRoundCollector::Pilot(const JobArms& arms,
+                                                                 const std::vector<SeriesRun>& series,
+                                                                 DeviceLease* lease, const Check& check) {
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  PilotData data;
+  absl::Status status = crew.Start({Seat::kBase});
+  if (status.ok()) {
+    status = CollectPilot(arms, series, &crew, &data);
+  }
+  return crew.Finish(status, std::move(data));
+}
+
+absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& arms,
+                                                                 const std::vector<SeriesRun>& series, int round,
+                                                                 DeviceLease* lease, const Check& check) {
+  const auto begin = std::chrono::steady_clock::now();
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  RoundData data;
+  absl::Status status =
+      crew.Start(Shuffled({Seat::kBase, Seat::kCandidate, Seat::kBaseCopy}, Draw(arms.seed, kStartOrder, round, 0)));
+  for (std::size_t i = 0; i < series.size() && status.ok(); ++i) {
+    status = CollectSeries(arms, series[i], round, static_cast<int>(i), &crew, &data);
+  }
+  data.device_seconds = crew.device_seconds();
+  data.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::vector<verdict::Sample> partial = status.ok() ? std::vector<verdict::Sample>() : data.samples;
+  absl::StatusOr<Collected<RoundData>> result = crew.Finish(status, std::move(data));
+  if (result.ok()) {
+    if (auto* const failure = std::get_if<WorkFailure>(&*result)) {
+      failure->partial = std::move(partial);
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<Collected<std::vector<ContractRowData>>> WorkerRoundCollector::Contract(
+    const JobArms& arms, const std::function<void(const ContractRowData&)>& row, DeviceLease* lease,
+    const Check& check) {
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  std::vector<ContractRowData> rows;
+  absl::Status status = CollectContract(arms, arms.candidate_variant, Seat::kCandidate, &crew, row, &rows);
+  if (!status.ok() && crew.failure().has_value() && crew.failure()->cause == "candidate") {
+    // Both arms ran in that process: it is base's fault if base fails against itself as well.
+    WorkerCrew base_crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+    std::vector<ContractRowData> unused;
+    const absl::Status again = CollectContract(arms, arms.base_variant, Seat::kBase, &base_crew, nullptr, &unused);
+    if (!again.ok() && (!base_crew.failure().has_value() || base_crew.failure()->cause == "base")) {
+      return base_crew.Finish(again, std::move(unused));
+    }
+  }
+  return crew.Finish(status, std::move(rows));
+}
+
+absl::StatusOr<Collected<ProfileData>> WorkerRoundCollector::Profile(const JobArms& arms,
+                                                                     const std::vector<SeriesRun>& series,
+                                                                     DeviceLease* lease, const Check& check) {
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  ProfileData data;
+  absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
+  for (std::size_t i = 0; i < series.size() && status.ok(); ++i) {
+    if (series[i].role == verdict::Role::kControl) {
+      continue;  // Base twice: nothing new.
+    }
+    auto& [base, candidate] = data.by_series[series[i].series];
+    for (const auto& [seat, counts] : {std::pair(Seat::kBase, &base), std::pair(Seat::kCandidate, &candidate)}) {
+      absl::StatusOr<ProfileData::Arm> arm = CollectCounts(arms, series[i], static_cast<int>(i), seat, &crew);
+      if (!arm.ok()) {
+        status = arm.status();
+        break;
+      }
+      *counts = *std::move(arm);
+    }
+  }
+  return crew.Finish(status, std::move(data));
+}
+
+absl::StatusOr<Collected<std::vector<verdict::Sample>>> WorkerRoundCollector::Diagnose(
+    const JobArms& arms, const std::vector<DiagnosticRun>& runs, DeviceLease* lease, const Check& check) {
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  std::vector<verdict::Sample> samples;
+  std::vector<BlockRecord> blocks;
+  absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
+  for (std::size_t i = 0; i < runs.size() && status.ok(); ++i) {
+    const DiagnosticRun& run = runs[i];
+    const int index = static_cast<int>(i);
+    const Work work = {run.shape, run.region, Draw(arms.seed, kDiagnose, 0, index), false};
+    for (const Seat seat : {Seat::kBase, Seat::kCandidate}) {
+      if (status.ok()) {
+        status = Prepare(arms, work, seat, &crew).status();
+      }
+    }
+    const QuadPlan plan = {run.name,
+                           verdict::Role::kPrimary,
+                           0,
+                           run.quads,
+                           run.timed_repetitions,
+                           run.discarded_repetitions,
+                           Draw(arms.seed, kDiagnose, 1, index),
+                           Seat::kCandidate};
+    if (status.ok()) {
+      status = CollectQuads(plan, &crew, &samples, &blocks);
+    }
+    for (const Seat seat : {Seat::kBase, Seat::kCandidate}) {
+      if (status.ok()) {
+        status = Release(seat, &crew);
+      }
+    }
+  }
+  return crew.Finish(status, std::move(samples));
+}
+
+absl::StatusOr<Collected<std::map<std::string, std::string>>> WorkerRoundCollector::Environment(const JobArms& arms,
+                                                                                                const Check& check) {
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, nullptr, check);
+  std::map<std::string, std::string> facts;
+  absl::Status status = crew.Start({Seat::kBase});
+  if (status.ok()) {
+    Request request;
+    request.mutable_describe_environment();
+    absl::StatusOr<Reply> reply = crew.Ask(Seat::kBase, request, crew.hang_timeout());
+    if (!reply.ok()) {
+      status = reply.status();
+    } else if (!reply->has_environment()) {
+      status = crew.FailAsHarness(Seat::kBase, "answered something else to a description");
+    } else {
+      facts.insert(reply->environment().facts().begin(), reply->environment().facts().end());
+    }
+  }
+  return crew.Finish(status, std::move(facts));
+}
+
+}  // namespace keval::server
