@@ -1,0 +1,89 @@
+// A stand-in for libnvidia-ml.so.1 with two devices, for tests without a GPU. The second one is hot and busy; it shares
+// the node with process 4242.
+#include <unistd.h>
+
+#include <cstring>
+
+namespace {
+
+struct Device {
+  const char* uuid;
+  const char* name;
+  unsigned sm_clock;
+  unsigned milliwatts;
+  unsigned temperature;
+  unsigned long long throttle_reasons;
+  bool busy;
+};
+Device devices[] = {
+    {"GPU-00000000-0000-0000-0000-000000000000", "Fake first", 1980, 120000, 41, 0x1, false},
+    {"GPU-12345678-1234-1234-1234-123456789abc", "Fake\x1bsecond", 1410, 699500, 87, 0x24, true},
+};
+struct Process {
+  unsigned pid;
+  unsigned long long used_gpu_memory;
+  unsigned gpu_instance_id;
+  unsigned compute_instance_id;
+};
+constexpr int kSuccess = 0;
+constexpr int kNotSupported = 3;
+constexpr int kNotFound = 6;
+constexpr int kInsufficientSize = 7;
+
+int Copy(const char* from, char* to, unsigned size) {
+  std::strncpy(to, from, size);
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+int nvmlInit_v2() { return kSuccess; }
+int nvmlShutdown() { return kSuccess; }
+const char* nvmlErrorString(int code) { return code == kNotFound ? "Not Found" : "some error"; }
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  for (Device& candidate : devices) {
+    if (std::strcmp(candidate.uuid, uuid) == 0) {
+      *device = &candidate;
+      return kSuccess;
+    }
+  }
+  return kNotFound;
+}
+int nvmlDeviceGetName(void* device, char* name, unsigned size) {
+  return Copy(static_cast<Device*>(device)->name, name, size);
+}
+int nvmlSystemGetDriverVersion(char* version, unsigned size) { return Copy("580.00", version, size); }
+int nvmlDeviceGetClockInfo(void* device, unsigned type, unsigned* mhz) {
+  if (type != 1) {
+    return kNotSupported;  // The memory clock: not told.
+  }
+  *mhz = static_cast<Device*>(device)->sm_clock;
+  return kSuccess;
+}
+int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
+  *milliwatts = static_cast<Device*>(device)->milliwatts;
+  return kSuccess;
+}
+int nvmlDeviceGetTemperature(void* device, unsigned, unsigned* celsius) {
+  *celsius = static_cast<Device*>(device)->temperature;
+  return kSuccess;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
+  *reasons = static_cast<Device*>(device)->throttle_reasons;
+  return kSuccess;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
+  const bool busy = static_cast<Device*>(device)->busy;
+  const unsigned wanted = busy ? 40 : 1;  // More than a first guess holds.
+  if (*count < wanted) {
+    *count = wanted;
+    return kInsufficientSize;
+  }
+  *count = wanted;
+  for (unsigned i = 0; i < wanted; ++i) {
+    processes[i] = {i == 0 ? static_cast<unsigned>(getpid()) : 4241 + i, 0, 0, 0};
+  }
+  return kSuccess;
+}
+}

@@ -1,0 +1,91 @@
+#include "core/measure/nvml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "absl/status/status.h"
+
+namespace keval::measure {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kFirst[] = "GPU-00000000-0000-0000-0000-000000000000";
+constexpr char kSecond[] = "GPU-12345678-1234-1234-1234-123456789abc";
+
+class NvmlTest : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("KEVAL_NVML_LIBRARY", KEVAL_FAKE_NVML, 1); }
+  void TearDown() override { unsetenv("KEVAL_NVML_LIBRARY"); }
+};
+
+TEST_F(NvmlTest, ReadsTheDeviceWithThatUuidAndNoOther) {
+  auto nvml = Nvml::Open(kSecond);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  const DeviceReading reading = (*nvml)->Read();
+  EXPECT_EQ(reading.sm_clock_mhz, 1410);
+  EXPECT_EQ(reading.power_watts, 699.5);
+  EXPECT_EQ(reading.temperature_celsius, 87);
+  EXPECT_EQ(reading.throttle_reasons, 0x24U);
+}
+
+TEST_F(NvmlTest, WhatTheDeviceDoesNotTellIsNan) {
+  auto nvml = Nvml::Open(kFirst);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  EXPECT_TRUE(std::isnan((*nvml)->Read().memory_clock_mhz));
+  EXPECT_EQ((*nvml)->Describe().at("gpu_memory_clock"), "not told");
+}
+
+TEST_F(NvmlTest, FindsAllProcessesThoughTheyAreMoreThanExpected) {
+  auto nvml = Nvml::Open(kSecond);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  const DeviceReading reading = (*nvml)->Read();
+  EXPECT_TRUE(reading.processes_known);
+  ASSERT_EQ(reading.process_ids.size(), 40U);
+  EXPECT_EQ(reading.process_ids[0], static_cast<unsigned>(getpid()));
+  EXPECT_EQ(reading.process_ids[1], 4242U);
+}
+
+TEST_F(NvmlTest, DescribesInPrintableText) {
+  auto nvml = Nvml::Open(kSecond);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  const auto facts = (*nvml)->Describe();
+  EXPECT_EQ(facts.at("driver_version"), "580.00");
+  EXPECT_THAT(facts.at("gpu_model"), HasSubstr("second"));
+  EXPECT_THAT(facts.at("gpu_model"), Not(HasSubstr("\x1b")));
+  EXPECT_EQ(facts.at("gpu_throttle_reasons"), "power cap (software), thermal (software)");
+}
+
+TEST_F(NvmlTest, UnknownUuidIsNotFound) {
+  const auto nvml = Nvml::Open("GPU-ffffffff-ffff-ffff-ffff-ffffffffffff");
+  EXPECT_EQ(nvml.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(nvml.status().message()), HasSubstr("Not Found"));
+}
+
+TEST_F(NvmlTest, NoLibraryIsUnavailable) {
+  setenv("KEVAL_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1", 1);
+  EXPECT_EQ(Nvml::Open(kFirst).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(NvmlTest, AnotherLibraryIsUnavailable) {
+  setenv("KEVAL_NVML_LIBRARY", "libc.so.6", 1);
+  EXPECT_EQ(Nvml::Open(kFirst).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(ThrottleReasonsTest, SlowdownsThrottleAndThePowerCapAloneDoesNot) {
+  EXPECT_FALSE(IsThrottled(0));
+  EXPECT_FALSE(IsThrottled(0x1 | 0x2 | 0x4 | 0x10 | 0x100));
+  for (const std::uint64_t bit : {0x8, 0x20, 0x40, 0x80}) {
+    EXPECT_TRUE(IsThrottled(bit | 0x4)) << bit;
+  }
+  EXPECT_EQ(ThrottleReasonsText(0), "none");
+  EXPECT_EQ(ThrottleReasonsText(0x40 | 0x1000), "thermal (hardware), bits 0x1000");
+}
+
+}  // namespace
+}  // namespace keval::measure

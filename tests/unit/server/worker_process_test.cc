@@ -1,0 +1,99 @@
+// Programs of the system stand in for workers: what each ends as, and that none is left.
+#include "server/worker/worker_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "absl/status/status.h"
+
+namespace keval::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using Blame = WorkerFault::Blame;
+using std::chrono::milliseconds;
+
+void ExpectNoChildren() {
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+WorkerFault FaultOf(const std::string& program, milliseconds timeout = milliseconds(10000)) {
+  auto worker = WorkerProcess::Spawn(program, 1);
+  EXPECT_TRUE(worker.ok()) << worker.status();
+  auto answer = (*worker)->Receive(timeout, nullptr);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return std::get<WorkerFault>(*answer);
+}
+
+TEST(WorkerProcessTest, ExitsAreCrashesWithTheirCode) {
+  const WorkerFault fault = FaultOf("/bin/false");
+  EXPECT_EQ(fault.reason, "CRASHED");
+  EXPECT_EQ(fault.blame, Blame::kArm);
+  EXPECT_THAT(fault.detail, HasSubstr("exited with code 1"));
+  EXPECT_THAT(FaultOf("/bin/true").detail, HasSubstr("exited with code 0"));
+  ExpectNoChildren();
+}
+
+TEST(WorkerProcessTest, LastWordsAreKeptAndPrintable) {
+  EXPECT_THAT(FaultOf("/bin/cat").detail, HasSubstr("it last wrote: "));  // Complains of its argument.
+}
+
+TEST(WorkerProcessTest, SilenceIsAHang) {
+  const auto begin = std::chrono::steady_clock::now();
+  const WorkerFault fault = FaultOf("/bin/sleep", milliseconds(200));
+  EXPECT_EQ(fault.reason, "HUNG");
+  EXPECT_EQ(fault.blame, Blame::kArm);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  ExpectNoChildren();
+}
+
+TEST(WorkerProcessTest, SignalsAreNamedAndBlamedRightly) {
+  const auto end_by = [](int signal_number) {
+    auto worker = WorkerProcess::Spawn("/bin/sleep", 1);
+    EXPECT_TRUE(worker.ok());
+    kill((*worker)->pid(), signal_number);
+    return std::get<WorkerFault>(*(*worker)->Receive(milliseconds(10000), nullptr));
+  };
+  const WorkerFault crashed = end_by(SIGSEGV);
+  EXPECT_EQ(crashed.reason, "CRASHED");
+  EXPECT_EQ(crashed.blame, Blame::kArm);
+  EXPECT_THAT(crashed.detail, HasSubstr("SIGSEGV"));
+  const WorkerFault killed = end_by(SIGTERM);
+  EXPECT_EQ(killed.reason, "KILLED");
+  EXPECT_EQ(killed.blame, Blame::kInfrastructure);
+  ExpectNoChildren();
+}
+
+TEST(WorkerProcessTest, CheckEndsTheWait) {
+  auto worker = WorkerProcess::Spawn("/bin/sleep", 1);
+  ASSERT_TRUE(worker.ok());
+  int asked = 0;
+  const auto answer = (*worker)->Receive(
+      milliseconds(60000), [&asked] { return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("enough"); });
+  EXPECT_EQ(answer.status(), absl::CancelledError("enough"));
+  worker->reset();
+  ExpectNoChildren();
+}
+
+TEST(WorkerProcessTest, AProgramThatIsNotThereIsUnavailable) {
+  EXPECT_EQ(WorkerProcess::Spawn("/nonexistent/keval-worker", 1).status().code(), absl::StatusCode::kUnavailable);
+  ExpectNoChildren();
+}
+
+TEST(WorkerProcessTest, ADeadWorkerShowsInReceive) {
+  auto worker = WorkerProcess::Spawn("/bin/true", 1);
+  ASSERT_TRUE(worker.ok());
+  std::this_thread::sleep_for(milliseconds(100));
+  (*worker)->Send(Request());  // No SIGPIPE.
+  EXPECT_EQ(std::get<WorkerFault>(*(*worker)->Receive(milliseconds(10000), nullptr)).reason, "CRASHED");
+}
+
+}  // namespace
+}  // namespace keval::worker
