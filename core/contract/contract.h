@@ -38,8 +38,10 @@ struct ContractOptions {
   std::string candidate = "portable_addmm";
   linear_logp::Device device;
   std::uint64_t seed = 0;  // Of the generated inputs.
-  int threads = 0;         // Intra-op threads on a CPU, for the whole process; 0 leaves them.
-  bool quick = false;      // Leaves out C12 (tens of GiB on a GPU; a CPU never runs it) and the larger inputs.
+  // Intra-op threads while it runs, then what they were; 0 leaves them. The inputs are small: on a busy machine more
+  // threads than one make it ten times slower.
+  int threads = 1;
+  bool quick = false;  // Leaves out C12 (tens of GiB on a GPU; a CPU never runs it) and the larger inputs.
 };
 
 // Checks every line for both arms; a few seconds on two CPU cores. `on_row` gets each row as soon as it is known, in
@@ -47,8 +49,8 @@ struct ContractOptions {
 //
 // INVALID_ARGUMENT (field "variant", "device"); FAILED_PRECONDITION where the device can't be used; what `check`
 // answered where it stopped the call (asked between calls of a variant and, by the variant, between chunks).
-// Not to be called from two threads at once: it may set the process's thread count, and on CUDA it uses the device's
-// current stream.
+// Not to be called from two threads at once: it sets the process's thread count and numerics (numerics.h), and on CUDA
+// it uses the device's current stream.
 absl::StatusOr<std::vector<Row>> CheckContract(const ContractOptions& options,
                                                const std::function<void(const Row&)>& on_row,
                                                const linear_logp::ContinueCheck& check);

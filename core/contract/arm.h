@@ -1,0 +1,65 @@
+// One arm of a contract check: runs its variant and keeps all that came of it. Internal to core/contract.
+#ifndef KEVAL_CORE_CONTRACT_ARM_H_
+#define KEVAL_CORE_CONTRACT_ARM_H_
+
+#include <string>
+
+#include "core/contract/cases.h"
+#include "core/contract/op_trace.h"
+#include "core/linear_logp/variant.h"
+
+namespace keval::contract {
+
+// What one call came to. Exactly one of these holds: the variant declined the input (`declined` says why), it failed
+// (`error`), or the rest is set. Tensors are on the host.
+struct Outcome {
+  std::string declined;
+  std::string error;
+  at::Tensor logp;
+  linear_logp::Gradients gradients;
+  linear_logp::Dispatch forward_dispatch;
+  linear_logp::Dispatch backward_dispatch;
+  OpList forward_ops;
+  OpList backward_ops;
+  std::string changed_input;  // Name of an input that the call wrote to; it was restored.
+
+  bool Ran() const { return declined.empty() && error.empty(); }
+};
+
+// Owner: one contract check; used by its thread alone. The variant outlives it.
+class Arm {
+ public:
+  // `index`: 0 for base, 1 for candidate.
+  Arm(int index, const linear_logp::Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check);
+
+  int index() const { return index_; }
+  const char* name() const { return index_ == 0 ? "base" : "candidate"; }
+  const linear_logp::VariantDescription& description() const { return description_; }
+  const linear_logp::Variant& variant() const { return *variant_; }
+  // The case's, naming this arm's variant.
+  linear_logp::Options OptionsOf(const Case& test_case) const;
+  bool Claims(linear_logp::ProductionPath path) const { return description_.production_path == path; }
+  bool ClaimsAnyPath() const { return !Claims(linear_logp::ProductionPath::kNone); }
+
+  // Forward and Backward under the case's autocast. What the variant throws becomes `error`; throws only
+  // linear_logp::Stopped, when the caller is to stop.
+  Outcome Run(const Case& test_case, linear_logp::Want want = {}) const;
+  // The same for a device too full for a trace and copies: outputs stay on the device, nothing is recorded.
+  Outcome RunLarge(const Case& test_case) const;
+
+ private:
+  // `call` under the guards above; fills `outcome->error`.
+  template <typename Call>
+  void Guard(Outcome* outcome, const Call& call) const;
+  bool Declines(const Case& test_case, Outcome* outcome) const;
+
+  int index_;
+  const linear_logp::Variant* variant_;
+  linear_logp::VariantDescription description_;
+  linear_logp::Device device_;
+  linear_logp::ContinueCheck check_;
+};
+
+}  // namespace keval::contract
+
+#endif  // KEVAL_CORE_CONTRACT_ARM_H_

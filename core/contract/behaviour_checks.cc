@@ -1,0 +1,304 @@
+// Lines that need calls of their own: P10, C3, C4, C6, C7, C9, C13.
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/contract/accuracy.h"
+#include "core/contract/agreement.h"
+#include "core/contract/evidence.h"
+#include "core/linear_logp/autocast.h"
+#include "core/linear_logp/autograd_function.h"
+
+namespace keval::contract {
+namespace {
+
+using linear_logp::Autocast;
+using linear_logp::Dispatch;
+using linear_logp::ProductionPath;
+using linear_logp::Want;
+
+constexpr int kRepeats = 20;
+
+bool SameResults(const Outcome& a, const Outcome& b) {
+  return SameBits(a.logp, b.logp) && SameBits(a.gradients.grad_hidden, b.gradients.grad_hidden) &&
+         SameBits(a.gradients.grad_weight, b.gradients.grad_weight) &&
+         SameBits(a.gradients.grad_bias, b.gradients.grad_bias);
+}
+
+// The four parts of a thread's autocast state that P10 names, but for nesting, which can't be asked without changing
+// it.
+struct AutocastState {
+  bool enabled;
+  at::ScalarType dtype;
+  bool cache;
+  friend bool operator==(const AutocastState&, const AutocastState&) = default;
+};
+
+AutocastState ReadAutocast(c10::DeviceType device) {
+  return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device),
+          at::autocast::is_autocast_cache_enabled()};
+}
+
+void CheckP10(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  const c10::DeviceType device = TorchDeviceType(evidence.maker.device());
+  for (const Autocast autocast : {Autocast::kBFloat16, Autocast::kFloat16}) {
+    Case c = evidence.maker.Plain(DType::kFloat32, {}, "weight_changed_in_place");
+    c.options.autocast = autocast;
+    const AutocastState before = ReadAutocast(device);
+    Outcome changed;
+    {
+      // One scope around both calls, as a worker's loop has it.
+      const linear_logp::AutocastScope scope(device, autocast);
+      const AutocastState inside = ReadAutocast(device);
+      if (!Usable(c, arm.Run(c), tally)) continue;
+      c.inputs.weight.neg_();
+      changed = arm.Run(c);
+      tally->Expect(c.Label(), ReadAutocast(device) == inside, "the call changed the thread's autocast state");
+    }
+    tally->Expect(c.Label(), ReadAutocast(device) == before, "the thread's autocast state wasn't restored");
+    Case fresh = c;
+    fresh.inputs.weight = c.inputs.weight.clone();
+    const Outcome want = arm.Run(fresh);
+    if (!Usable(c, changed, tally) || !Usable(fresh, want, tally)) continue;
+    tally->Expect(c.Label(), SameResults(changed, want), "the second call used the weight's old values");
+  }
+}
+
+void CheckC3(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  std::vector<Case> cases;
+  for (const DType dtype : evidence.maker.DTypes()) cases.push_back(evidence.maker.Standard(dtype, "plain_bias"));
+  cases.push_back(evidence.maker.Standard(DType::kFloat32, "larger"));
+  cases.push_back(evidence.maker.Standard(DType::kBFloat16, "larger"));
+  cases.push_back(evidence.maker.Standard(DType::kFloat32, "plain_bias"));
+  cases.back().options.autocast = Autocast::kBFloat16;
+  for (const Case& c : cases) {
+    const Outcome first = arm.Run(c);
+    if (!Usable(c, first, tally)) continue;
+    int different = 0;
+    for (int repeat = 1; repeat < kRepeats; ++repeat) {
+      const Outcome again = arm.Run(c);
+      if (!again.Ran() || !SameResults(first, again)) ++different;
+    }
+    tally->Measure(c.Label(), different, 0, absl::StrCat("of ", kRepeats, " calls that differ from the first"));
+    tally->Expect(c.Label(), first.changed_input.empty(), absl::StrCat("the call wrote to ", first.changed_input));
+  }
+}
+
+void CheckC4(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  const auto zero = [](const at::Tensor& tensor, at::IntArrayRef sizes) {
+    return tensor.defined() && tensor.sizes() == sizes && tensor.eq(0).all().item<bool>();
+  };
+  for (const Sample& sample : evidence.samples) {
+    const Case& c = sample.test_case;
+    if (c.name != "no_tokens") continue;
+    const Outcome& outcome = sample.outcomes[static_cast<std::size_t>(arm.index())];
+    if (!Usable(c, outcome, tally)) continue;
+    const linear_logp::Gradients& gradients = outcome.gradients;
+    tally->Expect(c.Label(), outcome.logp.sizes() == at::IntArrayRef{0}, "logp isn't empty");
+    tally->Expect(c.Label(), zero(gradients.grad_hidden, {0, c.Width()}), "grad_hidden isn't [0, D]");
+    tally->Expect(c.Label(), zero(gradients.grad_weight, {c.Words(), c.Width()}), "grad_weight isn't zero");
+    tally->Expect(c.Label(), zero(gradients.grad_bias, {c.Words()}), "grad_bias isn't zero");
+  }
+}
+
+void CheckC6(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  for (const DType dtype : evidence.maker.DTypes()) {
+    for (const bool bias : {true, false}) {
+      const Case c = evidence.maker.Plain(dtype, {.bias = bias}, bias ? "wanted" : "wanted_no_bias");
+      const linear_logp::ReferenceResult truth = TruthOf(c);
+      for (int wanted = 1; wanted < 8; ++wanted) {
+        const Want want = {(wanted & 1) != 0, (wanted & 2) != 0, (wanted & 4) != 0};
+        const Outcome outcome = arm.Run(c, want);
+        if (!Usable(c, outcome, tally)) continue;
+        const linear_logp::Gradients& gradients = outcome.gradients;
+        tally->Expect(c.Label(),
+                      gradients.grad_hidden.defined() == want.hidden &&
+                          gradients.grad_weight.defined() == want.weight &&
+                          gradients.grad_bias.defined() == (want.bias && bias),
+                      "gives other gradients than the wanted ones");
+        JudgeAccuracy(c, outcome, truth, arm.description(), tally);
+      }
+    }
+  }
+}
+
+void CheckC7(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  for (const DType dtype : evidence.maker.DTypes()) {
+    for (const char* name : {"strided_upstream", "expanded_upstream"}) {
+      const Case c = evidence.maker.Standard(dtype, name);
+      Case contiguous = c;
+      contiguous.inputs.grad_logp = c.inputs.grad_logp.contiguous();
+      const Outcome got = arm.Run(c);
+      const Outcome want = arm.Run(contiguous);
+      if (!Usable(c, got, tally) || !Usable(contiguous, want, tally)) continue;
+      tally->Expect(c.Label(), SameResults(got, want), "differs from the same numbers stored contiguously");
+    }
+  }
+}
+
+// The differentiable operation over the arm's variant, and what it takes: leaves that need gradients.
+class Operation {
+ public:
+  Operation(const Arm& arm, const Case& c) : arm_(arm), case_(c) {
+    for (const at::Tensor& tensor : {c.inputs.hidden, c.inputs.weight, c.inputs.bias}) {
+      leaves_.push_back(tensor.clone().requires_grad_(true));
+    }
+  }
+
+  const std::vector<at::Tensor>& leaves() const { return leaves_; }
+  at::Tensor Of(const std::vector<at::Tensor>& at, const at::Tensor& targets) const {
+    return linear_logp::LinearLogp(arm_.variant(), arm_.OptionsOf(case_), at[0], at[1], at[2], targets);
+  }
+  // sum of grad_logp * logp.
+  at::Tensor Loss(const std::vector<at::Tensor>& at) const {
+    return (Of(at, case_.inputs.targets) * case_.inputs.grad_logp).sum();
+  }
+
+ private:
+  const Arm& arm_;
+  const Case& case_;
+  std::vector<at::Tensor> leaves_;
+};
+
+// Any leading shape: [N, D] as [1, N, D] with a step of its own, as a user's slice is.
+void JudgeLeadingShape(const Arm& arm, const Case& c, Tally* tally) {
+  const at::AutoGradMode grad_mode(true);
+  const Operation operation(arm, c);
+  const Outcome want = arm.Run(c);
+  if (!Usable(c, want, tally)) return;
+  const std::int64_t tokens = c.Tokens();
+  std::vector<at::Tensor> at = operation.leaves();
+  at[0] = at[0].reshape({1, tokens, c.Width()}).unsqueeze(2);
+  const at::Tensor logp = operation.Of(at, c.inputs.targets.reshape({1, tokens, 1}));
+  tally->Expect(c.Label(), logp.sizes() == at::IntArrayRef({1, tokens, 1}), "logp has another leading shape");
+  const auto gradients =
+      torch::autograd::grad({logp}, operation.leaves(), {c.inputs.grad_logp.reshape({1, tokens, 1})});
+  tally->Expect(c.Label(),
+                SameBits(logp.reshape({tokens}).to(at::kCPU), want.logp) &&
+                    SameBits(gradients[0].to(at::kCPU), want.gradients.grad_hidden) &&
+                    SameBits(gradients[1].to(at::kCPU), want.gradients.grad_weight) &&
+                    SameBits(gradients[2].to(at::kCPU), want.gradients.grad_bias),
+                "differs between leading shapes [N] and [1, N, 1]");
+}
+
+// Directional derivatives by central differences against `gradients`, for each leaf and along one direction each.
+void JudgeDifferences(const std::string& label, const std::vector<at::Tensor>& leaves,
+                      const std::vector<at::Tensor>& gradients,
+                      const std::function<double(const std::vector<at::Tensor>&)>& value, Tally* tally) {
+  constexpr double kStep = 1e-5;
+  // The second difference's error, step^2 times the third derivative, and its rounding, 1e-16 / step: both below 1e-9.
+  constexpr double kLimit = 1e-7;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const at::Tensor direction = leaves[i].detach().sin().add(0.25);
+    const auto shifted = [&](double step) {
+      std::vector<at::Tensor> at = leaves;
+      at[i] = (leaves[i].detach() + direction * step).requires_grad_(true);
+      return value(at);
+    };
+    const double difference = (shifted(kStep) - shifted(-kStep)) / (2 * kStep);
+    const double derivative = (gradients[i] * direction).sum().item<double>();
+    tally->Measure(label, std::abs(difference - derivative) / std::max(1.0, std::abs(difference)), kLimit,
+                   absl::StrCat("relative to the finite difference, input ", i));
+  }
+}
+
+void CheckC9OnCpu(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  const at::AutoGradMode grad_mode(true);
+  const Case c = evidence.maker.Plain(
+      DType::kFloat64, {.num_tokens = 6, .hidden_size = 4, .vocab_size = 9, .chunk_tokens = 2}, "first_order");
+  if (!Usable(c, arm.Run(c), tally)) return;
+  const Operation operation(arm, c);
+  const auto& leaves = operation.leaves();
+  const std::vector<at::Tensor> first = torch::autograd::grad({operation.Loss(leaves)}, leaves);
+  JudgeDifferences(
+      c.Label(), leaves, first, [&](const auto& at) { return operation.Loss(at).template item<double>(); }, tally);
+
+  // A scalar made of the first gradients, and its own gradients.
+  const auto squared = [&](const std::vector<at::Tensor>& at) {
+    const std::vector<at::Tensor> gradients =
+        torch::autograd::grad({operation.Loss(at)}, at, {}, /*retain_graph=*/true, /*create_graph=*/true);
+    at::Tensor sum = gradients[0].square().sum();
+    for (std::size_t i = 1; i < gradients.size(); ++i) sum = sum + gradients[i].square().sum();
+    return sum;
+  };
+  const std::vector<at::Tensor> second = torch::autograd::grad({squared(leaves)}, leaves);
+  JudgeDifferences(
+      "float64/second_order", leaves, second, [&](const auto& at) { return squared(at).template item<double>(); },
+      tally);
+}
+
+// What of the autograd engine throws, as a failure of the row.
+template <typename Body>
+void CatchingErrors(const char* label, Tally* tally, const Body& body) {
+  try {
+    body();
+  } catch (const c10::Error& error) {
+    tally->Fail(label, absl::StrCat("threw: ", error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    tally->Fail(label, absl::StrCat("threw: ", error.what()));
+  }
+}
+
+void CheckC7AndLeadingShapes(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  CheckC7(evidence, arm, tally);
+  for (const DType dtype : evidence.maker.DTypes()) {
+    CatchingErrors("leading_shape", tally,
+                   [&] { JudgeLeadingShape(arm, evidence.maker.Plain(dtype, {}, "leading_shape"), tally); });
+  }
+}
+
+void CheckC9(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  if (evidence.maker.device().cuda) return tally->Skip("float64 is accepted on a CPU only");
+  CatchingErrors("float64", tally, [&] { CheckC9OnCpu(evidence, arm, tally); });
+}
+
+void JudgeDispatch(const Case& c, const Arm& arm, const Dispatch& dispatch, Tally* tally) {
+  tally->Expect(c.Label(), !dispatch.variant.empty() && !dispatch.path.empty() && !dispatch.reason.empty(),
+                "the dispatch decision lacks variant, path or reason");
+  tally->Expect(c.Label(), dispatch.variant == arm.description().name || dispatch.fallback,
+                absl::StrCat("ran as ", dispatch.variant, " without calling it a fallback"));
+}
+
+void CheckC13(const Evidence& evidence, const Arm& arm, Tally* tally) {
+  for (const Sample& sample : evidence.samples) {
+    const Case& c = sample.test_case;
+    const Outcome& outcome = sample.outcomes[static_cast<std::size_t>(arm.index())];
+    if (!outcome.declined.empty()) {
+      tally->Expect(c.Label(), outcome.declined.find("gives no reason") == std::string::npos,
+                    "declines without a reason");
+    }
+    if (!Usable(c, outcome, tally)) continue;
+    JudgeDispatch(c, arm, outcome.forward_dispatch, tally);
+    JudgeDispatch(c, arm, outcome.backward_dispatch, tally);
+    if (c.Tokens() == 0) continue;  // No operator ran that could prove a path.
+    const std::int64_t in_place = CountOps(outcome.backward_ops, "aten::addmm_", {c.Words(), c.Width()});
+    if (arm.Claims(ProductionPath::kAddmm)) {
+      tally->Expect(c.Label(), outcome.backward_dispatch.fallback == (in_place == 0),
+                    absl::StrCat("reports \"", outcome.backward_dispatch.path, "\", but the operators that ran say ",
+                                 in_place == 0 ? "matmul and add" : "addmm_"));
+    }
+    if (c.name == "plain_bias") {
+      tally->Note(absl::StrCat(c.Label(), ": ", outcome.backward_dispatch.path, " (", outcome.backward_dispatch.reason,
+                               "), ", outcome.backward_ops.size(), " operators"));
+    }
+  }
+}
+
+constexpr Line kLines[] = {
+    {"P10", CheckP10}, {"C3", CheckC3},  {"C4", CheckC4}, {"C6", CheckC6}, {"C7", CheckC7AndLeadingShapes},
+    {"C9", CheckC9},   {"C13", CheckC13}};
+
+}  // namespace
+
+absl::Span<const Line> BehaviourLines() { return kLines; }
+
+}  // namespace keval::contract

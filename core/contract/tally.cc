@@ -1,0 +1,63 @@
+#include "core/contract/tally.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+
+namespace keval::contract {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+Tally::Tally(absl::string_view id, absl::string_view arm) {
+  row_.id = std::string(id);
+  row_.arm = std::string(arm);
+}
+
+void Tally::Measure(absl::string_view case_name, double measured, double limit, absl::string_view detail) {
+  Take(case_name, measured, limit, measured <= limit, detail);
+}
+
+void Tally::Expect(absl::string_view case_name, bool holds, absl::string_view why) {
+  Take(case_name, kNan, kNan, holds, holds ? "" : why);
+}
+
+void Tally::Take(absl::string_view case_name, double measured, double limit, bool holds, absl::string_view detail) {
+  double severity = 0;
+  if (!holds) {
+    severity = kInfinity;
+  } else if (measured > 0) {
+    severity = measured / limit;
+  }
+  if (severity <= severity_) return;
+  severity_ = severity;
+  row_.case_name = std::string(case_name);
+  row_.measured = measured;
+  row_.limit = limit;
+  row_.status = holds ? RowStatus::kPass : RowStatus::kFail;
+  row_.why = PrintableText(detail, 1024);
+}
+
+void Tally::Skip(absl::string_view why) {
+  const std::string text = PrintableText(why, 256);
+  if (absl::StrContains(notes_, text)) return;
+  absl::StrAppend(&notes_, notes_.empty() ? "" : "; ", text);
+}
+
+void Tally::Note(absl::string_view text) { Skip(text); }
+
+Row Tally::ToRow() const {
+  Row row = row_;
+  if (row.status != RowStatus::kFail && !notes_.empty()) {
+    absl::StrAppend(&row.why, row.why.empty() ? "" : "; ", notes_);
+  }
+  return row;
+}
+
+}  // namespace keval::contract

@@ -1,0 +1,40 @@
+// One row of the contract in the making: takes every observation, keeps the worst. Torch-free; internal to
+// core/contract.
+#ifndef KEVAL_CORE_CONTRACT_TALLY_H_
+#define KEVAL_CORE_CONTRACT_TALLY_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "core/contract/contract.h"
+
+namespace keval::contract {
+
+class Tally {
+ public:
+  Tally(absl::string_view id, absl::string_view arm);
+
+  // Passes iff measured <= limit, so that a NaN on either side fails. `detail` says more of it.
+  void Measure(absl::string_view case_name, double measured, double limit, absl::string_view detail = "");
+  // A yes or no; `why` is what is wrong where it isn't so.
+  void Expect(absl::string_view case_name, bool holds, absl::string_view why);
+  void Fail(absl::string_view case_name, absl::string_view why) { Expect(case_name, false, why); }
+  // The line doesn't bind here, or the variant declines this input. Says so in a passing row; if nothing else was
+  // observed, the row is not applicable.
+  void Skip(absl::string_view why);
+  // What else a passing row reports.
+  void Note(absl::string_view text);
+
+  Row ToRow() const;
+
+ private:
+  void Take(absl::string_view case_name, double measured, double limit, bool holds, absl::string_view detail);
+
+  Row row_;
+  double severity_ = -1;  // measured / limit of the worst so far; infinite once it failed.
+  std::string notes_;
+};
+
+}  // namespace keval::contract
+
+#endif  // KEVAL_CORE_CONTRACT_TALLY_H_
