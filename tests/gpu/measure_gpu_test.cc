@@ -1,0 +1,225 @@
+// What only a GPU can show of core/measure: device events, the L2 overwrite, the allocator's peak, kernel names, NVML.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/linear_logp/engine.h"
+#include "core/measure/arm.h"
+#include "core/measure/block_runner.h"
+#include "core/measure/device_session.h"
+#include "core/measure/environment.h"
+#include "core/measure/kernel_trace.h"
+#include "core/measure/memory.h"
+#include "core/measure/op_counter.h"
+#include "server/worker_round_collector.h"
+#include "tests/gpu/spin_kernel.h"
+
+namespace keval::measure {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class MeasureGpuTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+      return;
+    }
+    auto session = DeviceSession::Open({true, 0}, 1);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = session->release();
+  }
+  static void TearDownTestSuite() {
+    delete session_;
+    session_ = nullptr;
+  }
+  void SetUp() override {
+    if (session_ == nullptr) {
+      GTEST_SKIP() << "no CUDA device";
+    }
+  }
+
+  static at::TensorOptions OnDevice(at::ScalarType type) {
+    return at::TensorOptions().device(c10::Device(c10::kCUDA, 0)).dtype(type);
+  }
+
+  template <typename Work>
+  static std::int64_t TimeNs(const Work& work) {
+    EXPECT_TRUE(session_->Synchronize().ok());
+    EXPECT_TRUE(session_->timer().Start().ok());
+    work();
+    const auto ns = session_->timer().StopNs();
+    EXPECT_TRUE(ns.ok()) << ns.status();
+    return ns.value_or(0);
+  }
+
+  static DeviceSession* session_;
+};
+DeviceSession* MeasureGpuTest::session_ = nullptr;
+
+TEST_F(MeasureGpuTest, TheTimerReadsAKernelOfKnownDuration) {
+  TimeNs([] { testing::Spin(session_->place().stream, 1000); });  // The module loads.
+  for (const std::uint64_t ns : {200'000U, 2'000'000U, 20'000'000U}) {
+    const std::int64_t read = TimeNs([ns] { testing::Spin(session_->place().stream, ns); });
+    EXPECT_GE(read, static_cast<std::int64_t>(ns) * 98 / 100);
+    EXPECT_LE(read, static_cast<std::int64_t>(ns) + 150'000);  // A launch, and the device clock's step.
+  }
+}
+
+TEST_F(MeasureGpuTest, TheOverwriteMakesTheCacheCold) {
+  int l2_bytes = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, 0), cudaSuccess);
+  EXPECT_EQ(session_->flush().bytes(), l2_bytes);
+  const at::Tensor data = at::ones({l2_bytes / 4 / 4}, OnDevice(at::kFloat));  // A quarter of it.
+  std::vector<std::int64_t> hot;
+  std::vector<std::int64_t> cold;
+  for (int i = 0; i < 30; ++i) {
+    at::sum(data);
+    hot.push_back(TimeNs([&data] { at::sum(data); }));
+    ASSERT_TRUE(session_->flush().Run().ok());
+    cold.push_back(TimeNs([&data] { at::sum(data); }));
+  }
+  std::nth_element(hot.begin(), hot.begin() + 15, hot.end());
+  std::nth_element(cold.begin(), cold.begin() + 15, cold.end());
+  EXPECT_GT(static_cast<double>(cold[15]), 1.05 * static_cast<double>(hot[15])) << cold[15] << " " << hot[15];
+}
+
+TEST_F(MeasureGpuTest, PeakIsTheAllocatorsAndStartsAnewEachTime) {
+  at::Tensor kept;
+  const auto call = [&kept] {
+    kept = at::empty({1 << 20}, OnDevice(at::kFloat));
+    const at::Tensor scratch = at::empty({1 << 19}, OnDevice(at::kFloat));
+    return absl::OkStatus();
+  };
+  for (int i = 0; i < 2; ++i) {
+    kept.reset();
+    const auto peak = IncrementalPeakBytes(*session_, call);
+    ASSERT_TRUE(peak.ok()) << peak.status();
+    EXPECT_EQ(*peak, (4 << 20) + (2 << 20));
+  }
+}
+
+TEST_F(MeasureGpuTest, KernelsAreCountedByName) {
+  const at::Tensor a = at::ones({256, 256}, OnDevice(at::kFloat));
+  at::mm(a, a);
+  const auto counts = CountKernels(*session_, [&a] {
+    for (int i = 0; i < 3; ++i) {
+      at::mm(a, a);
+    }
+    return session_->flush().Run();
+  });
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->at("keval::measure::OverwriteKernel"), 1);
+  std::int64_t others = 0;
+  for (const auto& [name, count] : *counts) {
+    others += name == "keval::measure::OverwriteKernel" ? 0 : count;
+  }
+  EXPECT_GE(others, 3);
+  const auto nothing = CountKernels(*session_, [] { return absl::OkStatus(); });
+  ASSERT_TRUE(nothing.ok()) << nothing.status();
+  EXPECT_THAT(*nothing, ::testing::IsEmpty());
+}
+
+TEST_F(MeasureGpuTest, NvmlIsAskedAboutTheDeviceThatCudaUses) {
+  EXPECT_THAT(session_->uuid(), StartsWith("GPU-"));
+  ASSERT_NE(session_->nvml(), nullptr) << session_->NvmlNote();
+  cudaDeviceProp properties{};
+  ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  EXPECT_EQ(session_->nvml()->Describe().at("gpu_model"), properties.name);
+  const DeviceReading reading = session_->Read();
+  EXPECT_GT(reading.sm_clock_mhz, 100);
+  EXPECT_GT(reading.power_watts, 10);
+  EXPECT_GT(reading.temperature_celsius, 5);
+  const auto facts = DescribeEnvironment(*session_);
+  EXPECT_EQ(facts.at("gpu_uuid"), session_->uuid());
+  EXPECT_THAT(facts.at("cache_overwrite"), HasSubstr("bytes"));
+  for (const auto& [name, text] : facts) {
+    RecordProperty(name, text);
+  }
+}
+
+TEST_F(MeasureGpuTest, ValuesAndDigestsAreTheHosts) {
+  constexpr std::int64_t kCount = 100'003;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    const std::int64_t bytes = kCount * DTypeSize(dtype);
+    std::vector<std::uint64_t> host(static_cast<std::size_t>(bytes / 8 + 1));
+    const at::Tensor device = at::empty({bytes}, OnDevice(at::kByte));
+    ASSERT_TRUE(FillNormal({}, host.data(), dtype, kCount, 5, 3, 0.7).ok());
+    ASSERT_TRUE(FillNormal(session_->place(), device.data_ptr(), dtype, kCount, 5, 3, 0.7).ok());
+    const auto expected = Digest({}, host.data(), bytes);
+    const auto digest = Digest(session_->place(), device.const_data_ptr(), bytes);
+    ASSERT_TRUE(digest.ok()) << digest.status();
+    EXPECT_EQ(*digest, *expected) << DTypeName(dtype);
+  }
+}
+
+TEST_F(MeasureGpuTest, BlocksOfBothProductionPathsVerify) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+    for (const Region region : {Region::kForwardBackward, Region::kBackward, Region::kWeightGradient}) {
+      ArmSpec spec;
+      spec.variant = "portable_addmm";
+      spec.num_tokens = 512;
+      spec.hidden_size = 256;
+      spec.vocab_size = 5000;
+      spec.dtype = dtype;
+      spec.bias = true;
+      spec.chunk_elems = 128 * 5000;
+      auto arm = Arm::Create(spec, 1, session_);
+      ASSERT_TRUE(arm.ok()) << arm.status();
+      ASSERT_TRUE((*arm)->Prepare("portable_matmul_add", region).ok());
+      for (int i = 0; i < 2; ++i) {
+        const auto block = RunBlock({2, 5}, *session_, arm->get());
+        ASSERT_TRUE(block.ok()) << block.status();
+        EXPECT_EQ(block->ns.size(), 5U);
+      }
+    }
+  }
+}
+
+TEST_F(MeasureGpuTest, ARoundWithWorkersOnTheDevice) {
+  server::WorkerRoundCollector::Options options;
+  options.worker_program = KEVAL_BIN_DIR "/keval-worker";
+  server::WorkerRoundCollector collector(options);
+  server::JobArms arms;
+  arms.base_variant = "portable_matmul_add";
+  arms.candidate_variant = "portable_addmm";
+  arms.device = "cuda:0";
+  server::SeriesRun run;
+  run.series = "1024x2048x32768/bfloat16/bias";
+  run.shape.num_tokens = 1024;
+  run.shape.hidden_size = 2048;
+  run.shape.vocab_size = 32768;
+  run.shape.dtype = DType::kBFloat16;
+  run.shape.bias = true;
+  run.quads = 3;
+  server::SeriesRun control = run;
+  control.series = "ctl:" + run.series;
+  control.role = verdict::Role::kControl;
+  const auto result = collector.Round(arms, {run, control}, 0, nullptr, nullptr);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto* const failure = std::get_if<server::WorkFailure>(&*result);
+  ASSERT_EQ(failure, nullptr) << failure->cause << " " << failure->reason << ": " << failure->detail;
+  const auto& data = std::get<server::RoundData>(*result);
+  EXPECT_EQ(data.samples.size(), 2U * 3 * 4 * 5);
+  EXPECT_GT(data.blocks.at(0).after.sm_clock_mhz, 100);
+  EXPECT_GT(data.evidence.at(0).base_peak_bytes, std::int64_t{32768} * 2048 * 4);
+  RecordProperty("round_seconds", std::to_string(static_cast<int>(data.seconds)));
+  for (const auto& block : data.blocks) {
+    EXPECT_FALSE(IsThrottled(block.after.throttle_reasons)) << ThrottleReasonsText(block.after.throttle_reasons);
+  }
+}
+
+}  // namespace
+}  // namespace keval::measure

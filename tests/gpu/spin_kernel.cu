@@ -1,0 +1,24 @@
+#include "tests/gpu/spin_kernel.h"
+
+#include <cuda_runtime.h>
+
+namespace keval::testing {
+namespace {
+
+__device__ std::uint64_t DeviceNs() {
+  std::uint64_t ns = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+__global__ void SpinKernel(std::uint64_t ns) {
+  const std::uint64_t begin = DeviceNs();
+  while (DeviceNs() - begin < ns) {
+  }
+}
+
+}  // namespace
+
+void Spin(void* stream, std::uint64_t ns) { SpinKernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(ns); }
+
+}  // namespace keval::testing

@@ -1,0 +1,14 @@
+// A kernel of known duration.
+#ifndef KEVAL_TESTS_GPU_SPIN_KERNEL_H_
+#define KEVAL_TESTS_GPU_SPIN_KERNEL_H_
+
+#include <cstdint>
+
+namespace keval::testing {
+
+// Queues a kernel on `stream` (a cudaStream_t) that ends once the device's clock has moved on by `ns`.
+void Spin(void* stream, std::uint64_t ns);
+
+}  // namespace keval::testing
+
+#endif  // KEVAL_TESTS_GPU_SPIN_KERNEL_H_
