@@ -10,6 +10,8 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/linear_logp/autocast.h"
@@ -69,7 +71,9 @@ variable_list DifferentiableBackward(const VariantInputs& inputs, const at::Tens
 
 struct LinearLogpFunction : public torch::autograd::Function<LinearLogpFunction> {
   static Variable forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
-                          const at::Tensor& bias, const at::Tensor& targets, const c10::intrusive_ptr<Call>& call) {
+                          const std::optional<at::Tensor>& bias_or_none, const at::Tensor& targets,
+                          const c10::intrusive_ptr<Call>& call) {
+    const at::Tensor bias = bias_or_none.value_or(at::Tensor());
     ctx->save_for_backward({hidden, weight, bias, targets});
     ctx->saved_data["call"] = at::IValue::make_capsule(call);
     const AutocastScope autocast(hidden.device().type(), call->options.autocast);
@@ -109,7 +113,10 @@ struct LinearLogpFunction : public torch::autograd::Function<LinearLogpFunction>
 at::Tensor LinearLogp(const Variant& variant, const Options& options, const at::Tensor& hidden,
                       const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& targets,
                       const ContinueCheck& check) {
-  return LinearLogpFunction::apply(hidden, weight, bias, targets, c10::make_intrusive<Call>(&variant, options, check));
+  // An undefined tensor would be taken for an input that has a device; an absent optional is none.
+  const std::optional<at::Tensor> bias_or_none = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
+  return LinearLogpFunction::apply(hidden, weight, bias_or_none, targets,
+                                   c10::make_intrusive<Call>(&variant, options, check));
 }
 
 }  // namespace keval::linear_logp

@@ -1,0 +1,224 @@
+// C9, and the autograd function over each variant.
+#include "core/linear_logp/autograd_function.h"
+
+#include <ATen/ops/dot.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <functional>
+
+#include "tests/support/operator_testing.h"
+
+namespace keval::linear_logp {
+namespace {
+
+using test_support::Compute;
+using test_support::GetVariant;
+using test_support::kVariants;
+using test_support::OperandTypes;
+using test_support::Result;
+using test_support::SameBits;
+using test_support::ToInputs;
+using test_support::Values;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kTokens = 5;
+constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kWords = 6;
+const Options kOptions = {.chunk_elems = 2 * kWords};
+
+class AutogradTest : public test_support::OperatorTest {
+ protected:
+  static VariantInputs Inputs(at::ScalarType type, bool with_bias = true) {
+    VariantInputs inputs = ToInputs(test_support::SeededValues(kTokens, kWidth, kWords, with_bias, 9), type);
+    inputs.hidden.set_requires_grad(true);
+    inputs.weight.set_requires_grad(true);
+    if (with_bias) inputs.bias.set_requires_grad(true);
+    return inputs;
+  }
+};
+
+at::Tensor Logp(const std::string& variant, const VariantInputs& inputs, const Options& options = kOptions) {
+  return LinearLogp(GetVariant(variant), options, inputs.hidden, inputs.weight, inputs.bias, inputs.targets);
+}
+
+variable_list Operands(const VariantInputs& inputs) {
+  variable_list operands = {inputs.hidden, inputs.weight};
+  if (inputs.bias.defined()) operands.push_back(inputs.bias);
+  return operands;
+}
+
+TEST_F(AutogradTest, BackwardIsTheVariantsOwnBitForBit) {
+  for (const bool with_bias : {true, false}) {
+    for (const at::ScalarType type : OperandTypes()) {
+      for (const std::string& variant : kVariants) {
+        const VariantInputs inputs = Inputs(type, with_bias);
+        const at::Tensor logp = Logp(variant, inputs);
+        const variable_list got = torch::autograd::grad({logp}, Operands(inputs), {inputs.grad_logp});
+        const Result want = Compute(variant, inputs, kOptions);
+        EXPECT_TRUE(SameBits(logp.detach(), want.logp)) << variant;
+        EXPECT_TRUE(SameBits(got[0], want.gradients.grad_hidden)) << variant;
+        EXPECT_TRUE(SameBits(got[1], want.gradients.grad_weight)) << variant;
+        if (with_bias) {
+          EXPECT_TRUE(SameBits(got[2], want.gradients.grad_bias)) << variant;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AutogradTest, C7AnyLeadingShapeAndAScalarUpstream) {
+  const VariantInputs inputs = Inputs(at::kFloat);
+  VariantInputs shaped = inputs;
+  shaped.hidden = inputs.hidden.detach().clone().reshape({1, kTokens, 1, kWidth}).set_requires_grad(true);
+  shaped.targets = inputs.targets.reshape({1, kTokens, 1}).to(at::kInt);
+  const at::Tensor logp = Logp(test_support::kCandidate, shaped);
+  EXPECT_EQ(logp.sizes(), (std::vector<std::int64_t>{1, kTokens, 1}));
+  // sum's backward hands down one number with stride 0.
+  const variable_list got = torch::autograd::grad({logp.sum()}, {shaped.hidden, shaped.weight});
+  VariantInputs ones = inputs;
+  ones.grad_logp = at::ones_like(inputs.grad_logp);
+  const Result want = Compute(test_support::kCandidate, ones, kOptions);
+  EXPECT_TRUE(SameBits(got[0].reshape({kTokens, kWidth}), want.gradients.grad_hidden));
+  EXPECT_TRUE(SameBits(got[1], want.gradients.grad_weight));
+}
+
+TEST_F(AutogradTest, OnlyWhatIsNeededIsComputed) {
+  for (const bool with_bias : {true, false}) {
+    VariantInputs inputs = Inputs(at::kFloat, with_bias);
+    inputs.weight = inputs.weight.detach();
+    const at::Tensor logp = Logp(test_support::kBase, inputs);
+    std::map<std::string, int> ops =
+        test_support::CountOps([&] { torch::autograd::grad({logp}, {inputs.hidden}, {inputs.grad_logp}); });
+    EXPECT_EQ(ops["aten::add_"], 0) << "a weight gradient was made that nobody needs";
+    EXPECT_EQ(ops["aten::mm"], 2 * 3);
+  }
+}
+
+TEST_F(AutogradTest, P7AutocastReachesTheBackwardAndDoesNotLeak) {
+  Options options = kOptions;
+  options.autocast = Autocast::kBFloat16;
+  const VariantInputs inputs = Inputs(at::kFloat);
+  const at::Tensor logp = Logp(test_support::kCandidate, inputs, options);
+  const variable_list got = torch::autograd::grad({logp}, Operands(inputs), {inputs.grad_logp});
+  const Result want = Compute(test_support::kBase, inputs, options);
+  EXPECT_TRUE(SameBits(got[1], want.gradients.grad_weight));
+}
+
+TEST_F(AutogradTest, AStopReachesTheCaller) {
+  const VariantInputs inputs = Inputs(at::kFloat);
+  const auto stop = [] { return absl::CancelledError("stop"); };
+  EXPECT_THROW(LinearLogp(GetVariant(test_support::kBase), kOptions, inputs.hidden, inputs.weight, inputs.bias,
+                          inputs.targets, stop),
+               Stopped);
+}
+
+// d f / d operand by central differences, where f is a scalar of detached copies of `operands`.
+std::vector<double> FiniteDifferences(const std::function<double(const variable_list&)>& f,
+                                      const variable_list& operands, std::size_t which) {
+  constexpr double kStep = 1e-5;
+  std::vector<double> slopes;
+  variable_list copies;
+  for (const at::Tensor& operand : operands) copies.push_back(operand.detach().clone().set_requires_grad(true));
+  const at::Tensor flat = copies[which].detach().view({-1});
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    flat[i].add_(kStep);
+    const double above = f(copies);
+    flat[i].sub_(2 * kStep);
+    const double below = f(copies);
+    flat[i].add_(kStep);
+    slopes.push_back((above - below) / (2 * kStep));
+  }
+  return slopes;
+}
+
+void ExpectNear(const at::Tensor& got, const std::vector<double>& want, const std::string& what) {
+  const std::vector<double> values = Values(got);
+  ASSERT_EQ(values.size(), want.size()) << what;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    // Central differences of step 1e-5 in float64: 1e-10 of truncation, 1e-11 of cancellation.
+    EXPECT_NEAR(values[i], want[i], 1e-7 * std::max(1.0, std::abs(want[i]))) << what << "[" << i << "]";
+  }
+}
+
+TEST_F(AutogradTest, C9FirstGradientsPassFiniteDifferences) {
+  if (test_support::TestDevice().cuda) GTEST_SKIP() << "float64 is computed on a CPU only";
+  for (const bool with_bias : {true, false}) {
+    const VariantInputs inputs = Inputs(at::kDouble, with_bias);
+    for (const std::string& variant : kVariants) {
+      const auto scalar = [&](const variable_list& operands) {
+        VariantInputs at_point = inputs;
+        at_point.hidden = operands[0];
+        at_point.weight = operands[1];
+        if (with_bias) at_point.bias = operands[2];
+        return at::dot(Logp(variant, at_point), inputs.grad_logp);
+      };
+      const variable_list operands = Operands(inputs);
+      const variable_list got = torch::autograd::grad({scalar(operands)}, operands);
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const auto value = [&](const variable_list& at_point) { return scalar(at_point).item<double>(); };
+        ExpectNear(got[i], FiniteDifferences(value, operands, i), variant + " operand " + std::to_string(i));
+      }
+    }
+  }
+}
+
+TEST_F(AutogradTest, C9SecondGradientsPassFiniteDifferences) {
+  if (test_support::TestDevice().cuda) GTEST_SKIP() << "float64 is computed on a CPU only";
+  for (const bool with_bias : {true, false}) {
+    const VariantInputs inputs = Inputs(at::kDouble, with_bias);
+    for (const std::string& variant : kVariants) {
+      // The first gradients, weighted by fixed numbers, as a function of hidden, weight, bias and the upstream.
+      const auto scalar = [&](const variable_list& operands) {
+        VariantInputs at_point = inputs;
+        at_point.hidden = operands[0];
+        at_point.weight = operands[1];
+        if (with_bias) at_point.bias = operands[2];
+        const variable_list first = torch::autograd::grad({Logp(variant, at_point)}, Operands(at_point),
+                                                          {operands.back()}, true, /*create_graph=*/true);
+        at::Tensor total = at::sum(at::mul(first[0], inputs.hidden.detach()));
+        total = total.add(at::sum(at::mul(first[1], first[1])));
+        if (with_bias) total = total.add(at::sum(at::mul(first[2], inputs.bias.detach())));
+        return total;
+      };
+      variable_list operands = Operands(inputs);
+      operands.push_back(inputs.grad_logp.detach().clone().set_requires_grad(true));
+      const variable_list got = torch::autograd::grad({scalar(operands)}, operands);
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const auto value = [&](const variable_list& at_point) { return scalar(at_point).item<double>(); };
+        ExpectNear(got[i], FiniteDifferences(value, operands, i), variant + " operand " + std::to_string(i));
+      }
+    }
+  }
+}
+
+TEST_F(AutogradTest, C9CreateGraphGivesTheSameFirstGradients) {
+  for (const at::ScalarType type : OperandTypes()) {
+    const VariantInputs inputs = Inputs(type);
+    const auto gradients = [&](bool create_graph) {
+      return torch::autograd::grad({Logp(test_support::kCandidate, inputs)}, Operands(inputs), {inputs.grad_logp}, true,
+                                   create_graph);
+    };
+    const variable_list plain = gradients(false);
+    const variable_list graphed = gradients(true);
+    const double tolerance = type == at::kBFloat16 ? 0x1p-7 : type == at::kHalf ? 0x1p-10 : 1e-6;
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(graphed[i].scalar_type(), type);
+      EXPECT_TRUE(graphed[i].requires_grad());
+      const std::vector<double> a = Values(plain[i]);
+      const std::vector<double> b = Values(graphed[i].detach());
+      for (std::size_t j = 0; j < a.size(); ++j) {
+        EXPECT_NEAR(a[j], b[j], tolerance * std::max(1.0, std::abs(a[j]))) << c10::toString(type);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace keval::linear_logp
