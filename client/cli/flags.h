@@ -1,0 +1,28 @@
+// Flags with numbers in them, read as base/number.h reads numbers: CLI11's own reading takes 0010 for eight and follows
+// the locale.
+#ifndef KEVAL_CLIENT_CLI_FLAGS_H_
+#define KEVAL_CLIENT_CLI_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "core/verdict/require.h"
+
+namespace keval::cli {
+
+CLI::Option* AddInt64(CLI::App* command, const std::string& name, std::int64_t* value, const std::string& help,
+                      std::int64_t least = 0);
+// Seconds, decimals allowed, at least 0.
+CLI::Option* AddSeconds(CLI::App* command, const std::string& name, absl::Duration* value, const std::string& help);
+// Comma-separated.
+CLI::Option* AddDoubles(CLI::App* command, const std::string& name, std::vector<double>* values,
+                        const std::string& help);
+CLI::Option* AddRequire(CLI::App* command, verdict::Require* require, const std::string& standard);
+
+}  // namespace keval::cli
+
+#endif  // KEVAL_CLIENT_CLI_FLAGS_H_

@@ -1,0 +1,18 @@
+#include "client/cli/follow.h"
+
+#include "client/cli/progress.h"
+
+namespace keval::cli {
+
+absl::StatusOr<v1::BenchmarkJob> FollowJob(const Session& session, const Client& client, const std::string& name) {
+  WatchParams params;
+  params.name = name;
+  Progress progress(session);
+  const auto status = client.WatchJob(
+      params, [&](const v1::JobEvent& event) { progress.Show(event); }, session.Options());
+  if (!status.ok()) return status;
+  if (!progress.status().ok()) return progress.status();
+  return client.GetJob(name, session.Options());
+}
+
+}  // namespace keval::cli

@@ -1,0 +1,43 @@
+#include "client/cli/job_output.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "client/cli/exit_code.h"
+
+namespace keval::cli {
+
+std::string JobName(absl::string_view text) {
+  return absl::StartsWith(text, "jobs/") ? std::string(text) : absl::StrCat("jobs/", text);
+}
+
+nlohmann::ordered_json JobToJson(const v1::BenchmarkJob& job) {
+  return {{"name", job.name()},
+          {"state", v1::BenchmarkJob::State_Name(job.state())},
+          {"verdict", job.verdict()},
+          {"reason", job.reason()}};
+}
+
+absl::Status PrintJob(const Session& session, const v1::BenchmarkJob& job) {
+  if (session.json) return PrintJson(JobToJson(job));
+  std::string text = absl::StrCat(PrintableText(job.name()), " ", v1::BenchmarkJob::State_Name(job.state()));
+  if (job.state() == v1::BenchmarkJob::RUNNING) {
+    absl::StrAppend(&text, " (", job.rounds_done(), " of at most ", job.rounds_planned(), " rounds)");
+  }
+  if (!job.spec().display_name().empty()) absl::StrAppend(&text, " \"", PrintableText(job.spec().display_name()), "\"");
+  text += "\n";
+  if (!job.verdict().empty()) {
+    absl::StrAppend(&text, PrintableText(job.verdict()));
+    if (!job.reason().empty()) absl::StrAppend(&text, " (", PrintableText(job.reason()), ")");
+    text += "\n";
+  }
+  if (!job.detail().empty()) absl::StrAppend(&text, PrintableText(job.detail()), "\n");
+  return PrintText(text);
+}
+
+int JobExitCode(const v1::BenchmarkJob& job, verdict::Require require) {
+  if (job.state() == v1::BenchmarkJob::CANCELLED) return kCancelled;
+  return verdict::ExitCode(job.verdict(), job.reason(), job.failure_cause(), job.non_inferior(), require);
+}
+
+}  // namespace keval::cli

@@ -1,0 +1,79 @@
+// keval: the command line. It never calls setlocale, so numbers look the same everywhere.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "client/cli/commands.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/flags.h"
+#include "client/cli/interrupts.h"
+
+namespace keval::cli {
+namespace {
+
+constexpr char kVersion[] = "keval " KEVAL_VERSION;
+constexpr char kDefaultServer[] = "127.0.0.1:7400";
+
+// Usage errors come before --json is known to have been parsed.
+bool WantsJson(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](const char* argument) { return std::strcmp(argument, "--json") == 0; });
+}
+
+int Main(int argc, char** argv) {
+  Session session;
+  const char* const server = std::getenv("KEVAL_SERVER");
+  session.server = server != nullptr && server[0] != '\0' ? server : kDefaultServer;
+
+  CLI::App app("Remote kernel evaluation for linear_logp: gradients, resident tensors, paired benchmark jobs.",
+               "keval");
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.set_version_flag("--version", kVersion);
+  app.add_option("--server", session.server,
+                 "host:port, [v6]:port or unix:/abs/path; default $KEVAL_SERVER or " + std::string(kDefaultServer));
+  app.add_flag("--json", session.json, "print one JSON document on stdout, and errors as JSON on stderr");
+  app.add_flag("--events", session.events, "print a job's events on stdout, as JSON Lines");
+  AddSeconds(&app, "--timeout", &session.timeout, "longest that a call may take");
+  Action action;
+  AddRun(&app, &action);
+  AddJobCommands(&app, &action);
+  AddWatch(&app, &action);
+  AddReport(&app, &action);
+  AddVerdict(&app, &action);
+  AddContract(&app, &action);
+  AddPlan(&app, &action);
+  AddGradient(&app, &action);
+  AddTensors(&app, &action);
+  AddInfo(&app, &action);
+  for (CLI::App* const command : app.get_subcommands({})) command->fallthrough();
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {  // --help, --version
+      app.exit(error);
+      return kDone;
+    }
+    return Complain(absl::InvalidArgumentError(absl::StrCat(error.what(), " (see keval --help)")),
+                    WantsJson(argc, argv));
+  }
+  const Interrupts interrupts(session.cancel);
+  return action(session);
+}
+
+}  // namespace
+}  // namespace keval::cli
+
+int main(int argc, char** argv) {
+  try {
+    return keval::cli::Main(argc, argv);
+  } catch (const std::exception& error) {
+    // Nothing of ours throws; this is memory that isn't there, or a fault in a library.
+    return keval::cli::Complain(absl::InternalError(error.what()), false);
+  }
+}

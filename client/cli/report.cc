@@ -1,0 +1,58 @@
+// keval report JOB: the report of a finished job.
+#include <memory>
+#include <string>
+
+#include "client/cli/commands.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/flags.h"
+#include "client/cli/job_output.h"
+#include "client/cli/report_dir.h"
+
+namespace keval::cli {
+namespace {
+
+struct ReportFlags {
+  std::string job;
+  std::string report_dir;
+  verdict::Require require = verdict::Require::kAny;
+};
+
+absl::Status PrintReport(const Session& session, const std::string& report_json) {
+  if (!session.json) {
+    const auto markdown = ReportMarkdown(report_json);
+    return markdown.ok() ? PrintText(*markdown) : markdown.status();
+  }
+  // The document itself, but with everything beyond ASCII escaped: it may go to a terminal.
+  const auto report = nlohmann::ordered_json::parse(report_json, nullptr, /*allow_exceptions=*/false);
+  if (!report.is_object()) return absl::DataLossError("the server's report.json is no JSON object");
+  return PrintJson(report);
+}
+
+int Report(const Session& session, const ReportFlags& flags) {
+  const auto client = session.Connect();
+  if (!client.ok()) return Complain(client.status(), session.json);
+  const auto job = client->GetJob(JobName(flags.job), session.Options());
+  if (!job.ok()) return Complain(job.status(), session.json);
+  const auto files = client->GetReport(job->name(), session.Options());
+  if (!files.ok()) return Complain(files.status(), session.json);
+  if (!flags.report_dir.empty()) {
+    if (const auto status = WriteReport(flags.report_dir, *files); !status.ok()) return Complain(status, session.json);
+  }
+  const auto text = ReportText(*files);
+  if (!text.ok()) return Complain(text.status(), session.json);
+  if (const auto status = PrintReport(session, *text); !status.ok()) return Complain(status, session.json);
+  return JobExitCode(*job, flags.require);
+}
+
+}  // namespace
+
+void AddReport(CLI::App* app, Action* action) {
+  CLI::App* const command = app->add_subcommand("report", "print the report of a finished job (Markdown, or --json)");
+  const auto flags = std::make_shared<ReportFlags>();
+  command->add_option("JOB", flags->job, "jobs/ID or ID")->required();
+  command->add_option("--report_dir", flags->report_dir, "folder for the report's files");
+  AddRequire(command, &flags->require, "any");
+  command->callback([=] { *action = [flags](Session& session) { return Report(session, *flags); }; });
+}
+
+}  // namespace keval::cli

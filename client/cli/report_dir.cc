@@ -1,0 +1,56 @@
+#include "client/cli/report_dir.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "client/report/junit.h"
+#include "client/report/markdown.h"
+
+namespace keval::cli {
+namespace {
+
+absl::StatusOr<nlohmann::json> ParseReport(const std::string& text) {
+  nlohmann::json report = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!report.is_object()) return absl::DataLossError("the server's report.json is no JSON object");
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReportText(const std::vector<ReportFile>& files) {
+  for (const ReportFile& file : files) {
+    if (file.name == "report.json") return file.contents;
+  }
+  return absl::DataLossError("the server's report has no report.json");
+}
+
+absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json) {
+  const auto report = ParseReport(report_json);
+  if (!report.ok()) return report.status();
+  return report::RenderMarkdown(*report);
+}
+
+absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files) {
+  const auto text = ReportText(files);
+  if (!text.ok()) return text.status();
+  const auto report = ParseReport(*text);
+  if (!report.ok()) return report.status();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return FileError(folder, "can't be made", error.value());
+  std::vector<ReportFile> all = files;
+  all.push_back({"report.md", report::RenderMarkdown(*report)});
+  all.push_back({"junit.xml", report::RenderJunit(*report)});
+  for (const ReportFile& file : all) {
+    if (auto status = WriteFileAtomically(absl::StrCat(folder, "/", file.name), file.contents); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace keval::cli

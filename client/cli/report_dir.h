@@ -1,0 +1,24 @@
+// A report's files in a folder.
+#ifndef KEVAL_CLIENT_CLI_REPORT_DIR_H_
+#define KEVAL_CLIENT_CLI_REPORT_DIR_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "keval/connection.h"
+
+namespace keval::cli {
+
+// report.json's text; DATA_LOSS where the server sent none.
+absl::StatusOr<std::string> ReportText(const std::vector<ReportFile>& files);
+// Rendered for a person. DATA_LOSS where `report_json` is no JSON object.
+absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json);
+
+// Makes `folder` where it is missing, and writes the files with report.md and junit.xml beside them, each whole.
+absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files);
+
+}  // namespace keval::cli
+
+#endif  // KEVAL_CLIENT_CLI_REPORT_DIR_H_

@@ -1,0 +1,83 @@
+// keval run SPEC: submit, follow, report, and gate by exit code.
+#include <memory>
+#include <string>
+
+#include "client/cli/commands.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/flags.h"
+#include "client/cli/follow.h"
+#include "client/cli/job_output.h"
+#include "client/cli/report_dir.h"
+#include "client/spec/spec.h"
+
+namespace keval::cli {
+namespace {
+
+struct RunFlags {
+  std::string spec;
+  std::string report_dir;
+  std::string request_id;
+  verdict::Require require = verdict::Require::kImproved;
+};
+
+// The user's interrupt ends the job too, which nobody would look at any more.
+int CancelOnInterrupt(const Session& session, const Client& client, const std::string& name) {
+  const auto job = client.CancelJob(name);  // Without the session's cancel source, which has fired.
+  if (!job.ok()) return Complain(job.status(), session.json);
+  if (const auto status = PrintJob(session, *job); !status.ok()) return Complain(status, session.json);
+  return kCancelled;
+}
+
+int Run(const Session& session, const RunFlags& flags) {
+  const auto spec = spec::ReadSpec(flags.spec);
+  if (!spec.ok()) return Complain(spec.status(), session.json);
+  const auto client = session.Connect();
+  if (!client.ok()) return Complain(client.status(), session.json);
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = *spec;
+  request.set_request_id(flags.request_id);
+  const auto created = client->CreateJob(std::move(request), session.Options());
+  if (!created.ok()) return Complain(created.status(), session.json);
+
+  const auto job = FollowJob(session, *client, created->name());
+  if (absl::IsCancelled(job.status()) && session.cancel->cancelled()) {
+    return CancelOnInterrupt(session, *client, created->name());
+  }
+  if (!job.ok()) return Complain(job.status(), session.json);
+  const bool has_report = job->state() == v1::BenchmarkJob::DONE;
+  std::string markdown;
+  if (has_report) {
+    const auto files = client->GetReport(job->name(), session.Options());
+    if (!files.ok()) return Complain(files.status(), session.json);
+    if (!flags.report_dir.empty()) {
+      if (const auto status = WriteReport(flags.report_dir, *files); !status.ok()) {
+        return Complain(status, session.json);
+      }
+      Note("report written to " + flags.report_dir);
+    }
+    if (!session.json) {
+      const auto text = ReportText(*files);
+      const auto rendered = text.ok() ? ReportMarkdown(*text) : text;
+      if (!rendered.ok()) return Complain(rendered.status(), session.json);
+      markdown = *rendered + "\n";
+    }
+  }
+  auto printed = markdown.empty() ? absl::OkStatus() : PrintText(markdown);
+  if (printed.ok()) printed = PrintJob(session, *job);
+  if (!printed.ok()) return Complain(printed, session.json);
+  return JobExitCode(*job, flags.require);
+}
+
+}  // namespace
+
+void AddRun(CLI::App* app, Action* action) {
+  CLI::App* const command = app->add_subcommand("run", "submit a spec, follow the job, and gate on its verdict");
+  const auto flags = std::make_shared<RunFlags>();
+  command->add_option("SPEC", flags->spec, "YAML or JSON file")->required();
+  command->add_option("--report_dir", flags->report_dir, "folder for report.json, report.md, junit.xml and samples");
+  command->add_option("--request_id", flags->request_id, "the same id with the same spec is the same job");
+  AddRequire(command, &flags->require, "improved");
+  command->callback([=] { *action = [flags](Session& session) { return Run(session, *flags); }; });
+}
+
+}  // namespace keval::cli

@@ -1,0 +1,62 @@
+// The Connection that programs get: retries, deadlines and reconnecting over a Stub.
+#ifndef KEVAL_CLIENT_CONNECTION_IMPL_H_
+#define KEVAL_CLIENT_CONNECTION_IMPL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "client/retry.h"
+#include "client/stub.h"
+#include "keval/connection.h"
+
+namespace keval {
+
+// Thread-safe.
+class ConnectionImpl : public Connection {
+ public:
+  ConnectionImpl(ConnectionOptions options, std::unique_ptr<Stub> stub)
+      : options_(std::move(options)), stub_(std::move(stub)) {}
+
+  absl::StatusOr<v1::ServerInfo> GetServerInfo(const CallOptions& options) override;
+  absl::StatusOr<GradientResult> Gradient(const GradientParams& params, const CallOptions& options) override;
+  absl::StatusOr<v1::PlanResponse> Plan(const v1::PlanRequest& request, const CallOptions& options) override;
+  absl::Status CheckContract(const v1::CheckContractRequest& request,
+                             const std::function<void(const v1::ContractRow&)>& row,
+                             const CallOptions& options) override;
+  absl::StatusOr<v1::TensorInfo> PutTensor(const TensorView& tensor, absl::Duration lease,
+                                           const CallOptions& options) override;
+  absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options) override;
+  absl::StatusOr<v1::TensorInfo> StatTensor(const std::string& handle, const CallOptions& options) override;
+  absl::StatusOr<std::vector<v1::TensorInfo>> ListTensors(const CallOptions& options) override;
+  absl::StatusOr<v1::TensorInfo> TouchTensor(const std::string& handle, absl::Duration lease,
+                                             const CallOptions& options) override;
+  absl::Status DeleteTensor(const std::string& handle, const CallOptions& options) override;
+  absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options) override;
+  absl::StatusOr<v1::BenchmarkJob> GetJob(const std::string& name, const CallOptions& options) override;
+  absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(std::int64_t limit, const CallOptions& options) override;
+  absl::Status WatchJob(const WatchParams& params, const std::function<void(const v1::JobEvent&)>& event,
+                        const CallOptions& options) override;
+  absl::StatusOr<v1::BenchmarkJob> CancelJob(const std::string& name, const CallOptions& options) override;
+  absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name, const CallOptions& options) override;
+
+ private:
+  // How long a call may take where its caller doesn't say: calls that move tensors or wait for work have no limit.
+  enum class Kind : std::uint8_t { kControl, kLong };
+  absl::Time Deadline(const CallOptions& options, Kind kind) const;
+  template <typename Function>
+  auto Call(const CallOptions& options, Kind kind, Repeatable repeatable, const Function& attempt_once);
+
+  // ServerInfo.limits.max_unary_bytes, asked for once.
+  absl::StatusOr<std::int64_t> MaxUnaryBytes(const CallOptions& options);
+
+  const ConnectionOptions options_;
+  const std::unique_ptr<Stub> stub_;
+  Mutex mutex_;
+  std::optional<std::int64_t> max_unary_bytes_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace keval
+
+#endif  // KEVAL_CLIENT_CONNECTION_IMPL_H_

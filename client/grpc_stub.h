@@ -1,0 +1,85 @@
+// Stub over gRPC: two channels, one for small calls and one for tensors.
+#ifndef KEVAL_CLIENT_GRPC_STUB_H_
+#define KEVAL_CLIENT_GRPC_STUB_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "client/channel.h"
+#include "client/stub.h"
+#include "keval/v1/benchmark.grpc.pb.h"
+#include "keval/v1/linear_logp.grpc.pb.h"
+#include "keval/v1/server_info.grpc.pb.h"
+#include "keval/v1/tensor.grpc.pb.h"
+
+namespace keval {
+
+// Thread-safe. The bulk channel is opened at the first call that carries a stream of tensor bytes: the server is asked
+// for its bulk address, which gets `bulk_probe_timeout` to answer; otherwise such calls stay on the control channel,
+// and `notice` is told once.
+class GrpcStub : public Stub {
+ public:
+  GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice);
+
+  absl::StatusOr<v1::ServerInfo> GetServerInfo(const Attempt& attempt) override;
+  absl::StatusOr<v1::ForwardResponse> Forward(const Attempt& attempt, const v1::ForwardRequest& request) override;
+  absl::StatusOr<v1::GradientResponse> Gradient(const Attempt& attempt, const v1::GradientRequest& request) override;
+  absl::StatusOr<v1::StreamGradientDone> StreamGradient(const Attempt& attempt, const v1::GradientRequest& header,
+                                                        const std::vector<ConstBytes>& payload,
+                                                        const Allocate& allocate) override;
+  absl::StatusOr<v1::PlanResponse> Plan(const Attempt& attempt, const v1::PlanRequest& request) override;
+  absl::Status CheckContract(const Attempt& attempt, const v1::CheckContractRequest& request,
+                             const std::function<void(const v1::ContractRow&)>& row) override;
+  absl::StatusOr<v1::TensorInfo> Put(const Attempt& attempt, const v1::PutHeader& header, ConstBytes payload) override;
+  absl::Status Get(const Attempt& attempt, const v1::GetTensorRequest& request,
+                   const AllocateTensor& allocate) override;
+  absl::StatusOr<v1::TensorInfo> Stat(const Attempt& attempt, const v1::StatTensorRequest& request) override;
+  absl::StatusOr<v1::ListTensorsResponse> ListTensors(const Attempt& attempt,
+                                                      const v1::ListTensorsRequest& request) override;
+  absl::StatusOr<v1::TensorInfo> Touch(const Attempt& attempt, const v1::TouchTensorRequest& request) override;
+  absl::StatusOr<v1::DeleteTensorResponse> Delete(const Attempt& attempt,
+                                                  const v1::DeleteTensorRequest& request) override;
+  absl::StatusOr<v1::BenchmarkJob> Create(const Attempt& attempt, const v1::CreateJobRequest& request) override;
+  absl::StatusOr<v1::BenchmarkJob> GetJob(const Attempt& attempt, const v1::GetJobRequest& request) override;
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const Attempt& attempt, const v1::ListJobsRequest& request) override;
+  absl::Status Watch(const Attempt& attempt, const v1::WatchJobRequest& request,
+                     const std::function<void(const v1::JobEvent&)>& event) override;
+  absl::StatusOr<v1::BenchmarkJob> Cancel(const Attempt& attempt, const v1::CancelJobRequest& request) override;
+  absl::Status GetReport(const Attempt& attempt, const v1::GetReportRequest& request,
+                         const std::function<void(const v1::GetReportResponse&)>& piece) override;
+
+ private:
+  // The channel for tensor bytes; opens it at the first call.
+  std::shared_ptr<grpc::Channel> BulkChannel(const Attempt& attempt);
+  // The bulk address, or why there is none in `notice` (empty: nothing worth saying).
+  std::shared_ptr<grpc::Channel> ProbeBulk(const v1::ServerInfo& info, std::string* notice) const;
+  // UNAVAILABLE and DEADLINE_EXCEEDED behind a proxy say so, naming the variable that named it.
+  absl::Status Explain(absl::Status status) const;
+
+  template <typename Service, typename Method, typename Request, typename Response>
+  absl::StatusOr<Response> Unary(const Attempt& attempt, Service& service, Method method, const Request& request,
+                                 Response response);
+  template <typename Service, typename Method, typename Request, typename Response>
+  absl::Status ReadAll(const Attempt& attempt, Service& service, Method method, const Request& request,
+                       const std::function<void(const Response&)>& each);
+
+  const Address address_;
+  const std::string proxy_variable_;
+  const absl::Duration bulk_probe_timeout_;
+  const std::function<void(const std::string&)> notice_;
+  const std::shared_ptr<grpc::Channel> control_;
+  const std::unique_ptr<v1::ServerInfoService::Stub> server_info_;
+  const std::unique_ptr<v1::LinearLogpService::Stub> linear_logp_;
+  const std::unique_ptr<v1::TensorService::Stub> tensors_;
+  const std::unique_ptr<v1::BenchmarkService::Stub> benchmarks_;
+
+  Mutex mutex_;
+  std::shared_ptr<grpc::Channel> bulk_ ABSL_GUARDED_BY(mutex_);  // Null until opened; control_ where there is no other.
+};
+
+}  // namespace keval
+
+#endif  // KEVAL_CLIENT_GRPC_STUB_H_

@@ -1,0 +1,138 @@
+// The seam of the client: everything that a server does, as values in and StatusOr out. Client forwards to it; tests of
+// programs that use keval put a mock in its place.
+#ifndef KEVAL_CONNECTION_H_
+#define KEVAL_CONNECTION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "keval/call_options.h"
+#include "keval/tensor.h"
+#include "keval/v1/benchmark.pb.h"
+#include "keval/v1/linear_logp.pb.h"
+#include "keval/v1/server_info.pb.h"
+#include "keval/v1/tensor.pb.h"
+
+namespace keval {
+
+// A tensor of a request: memory of the caller's, or the handle of one that the server keeps.
+class Operand {
+ public:
+  Operand() = default;
+  Operand(TensorView view) : view_(std::move(view)), given_(true) {}     // NOLINT: a view is an operand.
+  Operand(const Tensor& tensor) : view_(tensor.view()), given_(true) {}  // NOLINT: so is a tensor.
+  static Operand Handle(std::string handle) {
+    Operand operand;
+    operand.handle_ = std::move(handle);
+    operand.given_ = true;
+    return operand;
+  }
+
+  bool given() const { return given_; }
+  const std::string& handle() const { return handle_; }  // Empty: `view` holds the tensor.
+  const TensorView& view() const { return view_; }
+
+ private:
+  TensorView view_;
+  std::string handle_;
+  bool given_ = false;
+};
+
+// hidden [..., D], weight [V, D], bias [V] or not given, targets [...] int32 or int64, grad_logp [...] float32 (float64
+// with float64 operands) or not given: then only logp is computed. Views may have any strides.
+struct GradientParams {
+  v1::LinearLogpOptions options;
+  Operand hidden;
+  Operand weight;
+  Operand bias;
+  Operand targets;
+  Operand grad_logp;
+  std::vector<v1::Want> want;  // Empty: every gradient that applies.
+};
+
+struct GradientResult {
+  Tensor logp;                        // [...]
+  std::optional<Tensor> grad_hidden;  // [..., D]; those that were wanted.
+  std::optional<Tensor> grad_weight;  // [V, D]
+  std::optional<Tensor> grad_bias;    // [V]
+  v1::Dispatch dispatch;
+  v1::Timing timing;
+};
+
+struct WatchParams {
+  std::string name;
+  std::int64_t after_sequence = 0;
+  // How long the server may stay out of reach before the watch gives up; the time starts again with every answer.
+  absl::Duration reconnect_for = absl::Seconds(60);
+};
+
+struct ReportFile {
+  std::string name;  // report.json, samples.csv, diagnostics.csv or excluded.csv.
+  std::string contents;
+};
+
+// Thread-safe. Errors are the server's own (proto/keval/v1 lists them for each call), with field, value and limit where
+// the server named them (base/field_error.h); UNAVAILABLE where it can't be reached, DEADLINE_EXCEEDED, CANCELLED.
+// Calls that may be repeated without harm are retried (MakeConnection); Put and Delete only where the server says that
+// it did nothing.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+
+  virtual absl::StatusOr<v1::ServerInfo> GetServerInfo(const CallOptions& options) = 0;
+
+  virtual absl::StatusOr<GradientResult> Gradient(const GradientParams& params, const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::PlanResponse> Plan(const v1::PlanRequest& request, const CallOptions& options) = 0;
+  // `row` is called for each row as it arrives, on the calling thread.
+  virtual absl::Status CheckContract(const v1::CheckContractRequest& request,
+                                     const std::function<void(const v1::ContractRow&)>& row,
+                                     const CallOptions& options) = 0;
+
+  virtual absl::StatusOr<v1::TensorInfo> PutTensor(const TensorView& tensor, absl::Duration lease,
+                                                   const CallOptions& options) = 0;
+  virtual absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::TensorInfo> StatTensor(const std::string& handle, const CallOptions& options) = 0;
+  virtual absl::StatusOr<std::vector<v1::TensorInfo>> ListTensors(const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::TensorInfo> TouchTensor(const std::string& handle, absl::Duration lease,
+                                                     const CallOptions& options) = 0;
+  virtual absl::Status DeleteTensor(const std::string& handle, const CallOptions& options) = 0;
+
+  // A request without request_id gets a random one, so that a retry can't make a second job.
+  virtual absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::BenchmarkJob> GetJob(const std::string& name, const CallOptions& options) = 0;
+  // At most `limit` jobs, the newest; 0: all.
+  virtual absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(std::int64_t limit, const CallOptions& options) = 0;
+  // Follows the job until it ends, each event once and in order, also across server restarts.
+  virtual absl::Status WatchJob(const WatchParams& params, const std::function<void(const v1::JobEvent&)>& event,
+                                const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::BenchmarkJob> CancelJob(const std::string& name, const CallOptions& options) = 0;
+  // Every file, its digest checked (DATA_LOSS where it differs).
+  virtual absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name, const CallOptions& options) = 0;
+};
+
+struct ConnectionOptions {
+  std::string server = "127.0.0.1:7400";               // host:port, [v6]:port or unix:/abs/path.
+  absl::Duration control_timeout = absl::Seconds(30);  // Of calls that carry no tensors and wait for nobody's work.
+  int max_attempts = 4;                                // Of calls that may be repeated.
+  absl::Duration initial_backoff = absl::Milliseconds(100);
+  absl::Duration max_backoff = absl::Seconds(5);
+  absl::Duration bulk_probe_timeout = absl::Seconds(1);
+  // Told once what a person may want to know, e.g. that the bulk address doesn't answer. May be empty.
+  std::function<void(const std::string&)> notice;
+};
+
+// A connection to a server; channels connect at the first call. INVALID_ARGUMENT (field "server") for an address that
+// is none. Proxies named by the environment are never used for loopback addresses and Unix sockets.
+absl::StatusOr<std::shared_ptr<Connection>> MakeConnection(ConnectionOptions options);
+
+}  // namespace keval
+
+#endif  // KEVAL_CONNECTION_H_
