@@ -44,6 +44,14 @@ std::string FixedText(double value, int digits) {
   return std::string(buffer.data(), result.ptr);
 }
 
+std::string SignificantText(double value, int digits) {
+  if (auto text = NonFiniteText(value)) return *text;
+  std::array<char, 384> buffer;
+  const auto result =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::general, digits);
+  return std::string(buffer.data(), result.ptr);
+}
+
 std::optional<double> ParseDouble(absl::string_view text) {
   const auto value = ParseWhole<double>(text);
   // from_chars also reads "inf" and "nan", which no file or flag of ours may hold as a number.

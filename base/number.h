@@ -17,6 +17,9 @@ std::string DoubleText(double value);
 // `value` with `digits` digits after the point, e.g. FixedText(1.5, 2) = "1.50".
 std::string FixedText(double value, int digits);
 
+// `value` with at most `digits` significant digits, e.g. SignificantText(0.00012345, 3) = "0.000123", "1.23e-07".
+std::string SignificantText(double value, int digits);
+
 // The whole of `text` as a decimal number: "0.01", "1e-2", "-3", "+2". Refuses hexadecimal, "inf", "nan", blanks,
 // trailing characters, and values that overflow.
 std::optional<double> ParseDouble(absl::string_view text);

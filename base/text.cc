@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -47,16 +48,19 @@ void AppendEscape(std::uint32_t c, std::string& out) {
   for (int shift = c > 0xFFFF ? 20 : 12; shift >= 0; shift -= 4) out += kDigits[(c >> shift) & 0xF];
 }
 
-}  // namespace
+bool IsBarredFromXml(std::uint32_t c) {
+  return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0xFFFE || c == 0xFFFF;
+}
 
-std::string PrintableText(absl::string_view text, std::size_t max_bytes) {
+// `text` with an escape in place of each character that `is_hidden` names and U+FFFD in place of each invalid byte.
+std::string MakeVisible(absl::string_view text, std::size_t max_bytes, bool (*is_hidden)(std::uint32_t)) {
   std::string out;
   while (!text.empty()) {
     const Decoded next = DecodeFront(text);
     std::string piece;
     if (!next.valid) {
       piece = std::string(kReplacement);
-    } else if (IsHidden(next.code_point)) {
+    } else if (is_hidden(next.code_point)) {
       AppendEscape(next.code_point, piece);
     } else {
       piece = std::string(text.substr(0, next.size));
@@ -66,6 +70,16 @@ std::string PrintableText(absl::string_view text, std::size_t max_bytes) {
     text.remove_prefix(next.size);
   }
   return out;
+}
+
+}  // namespace
+
+std::string PrintableText(absl::string_view text, std::size_t max_bytes) {
+  return MakeVisible(text, max_bytes, IsHidden);
+}
+
+std::string XmlText(absl::string_view text) {
+  return MakeVisible(text, std::numeric_limits<std::size_t>::max(), IsBarredFromXml);
 }
 
 bool IsValidUtf8(absl::string_view text) {

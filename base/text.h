@@ -14,6 +14,10 @@ namespace keval {
 // cut at a character, with "…" behind. Tab and newline are substituted too.
 std::string PrintableText(absl::string_view text, std::size_t max_bytes = 4096);
 
+// `text` with everything that XML 1.0 can't hold made visible as in PrintableText: control characters but tab, newline
+// and carriage return, U+FFFE and U+FFFF, invalid bytes. The rest stays as it is; markup is the XML writer's to escape.
+std::string XmlText(absl::string_view text);
+
 // No overlong forms, no surrogates, nothing cut off. Control characters are valid.
 bool IsValidUtf8(absl::string_view text);
 
