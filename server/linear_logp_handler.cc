@@ -216,6 +216,8 @@ absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientSt
   if (absl::Status status = stream->assembler_->Finish(stream->sha256_); !status.ok()) return status;
   absl::StatusOr<Computed> computed = Compute(call, stream->call_);
   if (!computed.ok()) return computed.status();
+  stream->assembler_.reset();
+  stream->call_.inputs = {};  // A slow reader holds the results alone.
   const linear_logp::Outputs& outputs = computed->outputs;
 
   v1::StreamGradientResponse message;

@@ -9,8 +9,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
+#include <iterator>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -280,6 +283,76 @@ TEST_F(KevaldTest, StreamIsRefusedForWhatItLiesAbout) {
     EXPECT_TRUE(result.messages.empty()) << test.name;
   }
   EXPECT_EQ(control_->calls, 0);
+  EXPECT_TRUE(Stream(GoodStream()).status.ok());
+}
+
+// Two thousand requests, each with a few wild changes: the answer is a result or a refusal that names its cause, and
+// the server goes on. Seeded: a failure comes again.
+TEST_F(KevaldTest, WildRequestsGetAStableAnswer) {
+  ServerOptions options;
+  options.max_queued_bytes = 1 << 20;
+  Start(options);
+  std::mt19937_64 random(20260301);
+  const auto pick = [&random](std::int64_t most) { return static_cast<std::int64_t>(random() % most); };
+  const std::vector<std::int64_t> sizes = {
+      -1, 0, 1, 3, 4, 5, 1 << 20, std::int64_t{1} << 31, std::int64_t{1} << 40, INT64_MAX, INT64_MIN};
+  int answered = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<v1::StreamGradientRequest> messages = GoodStream();
+    for (std::int64_t change = pick(4); change > 0; --change) {
+      v1::GradientRequest* const header = messages.front().mutable_header();
+      v1::LinearLogpInputs* const inputs = header->mutable_inputs();
+      v1::Operand* const operand = std::vector<v1::Operand*>{
+          inputs->mutable_hidden(), inputs->mutable_weight(), inputs->mutable_bias(), inputs->mutable_targets(),
+          inputs->mutable_grad_logp()}[static_cast<std::size_t>(pick(5))];
+      v1::StreamGradientRequest& frame = messages[static_cast<std::size_t>(pick(std::ssize(messages)))];
+      switch (pick(10)) {
+        case 0:
+          operand->mutable_spec()->add_shape(sizes[static_cast<std::size_t>(pick(std::ssize(sizes)))]);
+          break;
+        case 1:
+          operand->mutable_spec()->mutable_shape()->Resize(1, sizes[static_cast<std::size_t>(pick(std::ssize(sizes)))]);
+          break;
+        case 2:
+          operand->mutable_spec()->set_dtype(static_cast<v1::DataType>(pick(9)));
+          break;
+        case 3:
+          operand->set_data(std::string(static_cast<std::size_t>(pick(100)), '\xff'));
+          break;
+        case 4:
+          operand->set_handle("tensors/../../etc/passwd");
+          break;
+        case 5:
+          header->mutable_options()->set_chunk_elems(sizes[static_cast<std::size_t>(pick(std::ssize(sizes)))]);
+          break;
+        case 6:
+          header->add_want(static_cast<v1::Want>(pick(6)));
+          break;
+        case 7:
+          frame.set_offset(random());
+          break;
+        case 8:
+          frame.mutable_data()->resize(static_cast<std::size_t>(pick(200)), '\x7f');
+          break;
+        default:
+          std::swap(frame, messages.back());
+          break;
+      }
+    }
+    const StreamResult result = Stream(messages);
+    if (result.status.ok()) {
+      ++answered;
+      continue;
+    }
+    const auto code = result.status.error_code();
+    EXPECT_TRUE(code == grpc::StatusCode::INVALID_ARGUMENT || code == grpc::StatusCode::NOT_FOUND ||
+                code == grpc::StatusCode::RESOURCE_EXHAUSTED)
+        << i << ": " << code << " " << result.status.error_message();
+    if (code == grpc::StatusCode::RESOURCE_EXHAUSTED) continue;
+    EXPECT_NE(result.detail.field(), "") << i << ": " << result.status.error_message();
+  }
+  EXPECT_GT(answered, 100);   // Some changes are harmless,
+  EXPECT_LT(answered, 1500);  // most are not.
   EXPECT_TRUE(Stream(GoodStream()).status.ok());
 }
 
