@@ -2,10 +2,13 @@
 
 #include <pugixml.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "client/report/report_value.h"
@@ -175,9 +178,9 @@ std::string RenderJunit(const Json& report) {
   for (const TestCase& test : tests) Append(test, suite);
 
   StringWriter writer;
-  // Text stays as it is: indentation would add blanks around what must read back unchanged.
   document.save(writer, " ", pugi::format_indent, pugi::encoding_utf8);
-  return writer.Take();
+  // A carriage return between tags would be read as a newline; in attributes it is a reference already.
+  return absl::StrReplaceAll(writer.Take(), {{"\r", "&#13;"}});
 }
 
 }  // namespace keval::report
