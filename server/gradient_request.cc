@@ -1,6 +1,7 @@
 #include "server/gradient_request.h"
 
 #include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -175,15 +176,16 @@ absl::Status ParseGradientCall(const RequestContext& context, absl::string_view 
   absl::StatusOr<linear_logp::Want> parsed_want = ParseWant(want, bias.present);
   if (!parsed_want.ok()) return parsed_want.status();
   call->want = *parsed_want;
-  if (!want.empty() && !grad_logp.present)
+  if (!want.empty() && !grad_logp.present) {
     return InvalidField("grad_logp", "absent", "given where a gradient is wanted");
+  }
   if (!grad_logp.present) call->want = {false, false, false};
 
   std::int64_t operand_bytes = 0;
   for (const Field& field : fields) {
     if (!field.present) continue;
     operand_bytes = Add(operand_bytes, field.parsed.bytes);
-    if (field.parsed.is_inline) call->inline_bytes = Add(call->inline_bytes, field.operand.data().size());
+    if (field.parsed.is_inline) call->inline_bytes = Add(call->inline_bytes, std::ssize(field.operand.data()));
     if (field.parsed.awaited) call->awaited_bytes = Add(call->awaited_bytes, field.parsed.bytes);
   }
   if (call->inline_bytes > context.limits.max_unary_bytes) {
@@ -212,7 +214,7 @@ absl::Status ParseGradientCall(const RequestContext& context, absl::string_view 
     if (field->parsed.is_inline) tensor->data = reinterpret_cast<const std::byte*>(field->operand.data().data());
     if (field->parsed.awaited) call->awaited.push_back({field->name, field->parsed.bytes, tensor});
   };
-  take(&fields[0], &call->inputs.targets);
+  take(fields.data(), &call->inputs.targets);
   if (grad_logp.present) take(&fields[1], &call->inputs.grad_logp.emplace());
   if (bias.present) take(&fields[2], &call->inputs.bias.emplace());
   take(&fields[3], &call->inputs.weight);

@@ -20,6 +20,8 @@ namespace {
 
 using linear_logp::HostTensor;
 
+absl::Status Broken() { return absl::CancelledError("the caller has gone"); }
+
 absl::StatusOr<std::int64_t> TensorBytes(const HostTensor& tensor) { return NumBytes("result", tensor.spec); }
 
 absl::Status SetOperand(const HostTensor& tensor, v1::Operand* operand) {
@@ -63,7 +65,8 @@ absl::Status GradientStream::Take(const v1::StreamGradientRequest& message) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::PlanResponse> LinearLogpHandler::Plan(const CallContext& call, const v1::PlanRequest& request) {
+absl::StatusOr<v1::PlanResponse> LinearLogpHandler::Plan(const CallContext& call,
+                                                         const v1::PlanRequest& request) const {
   absl::StatusOr<linear_logp::Options> options = FromProto(request.options());
   if (!options.ok()) return options.status();
   if (absl::Status status = CheckVariant(options->variant, *context_.variants); !status.ok()) return status;
@@ -231,8 +234,7 @@ absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientSt
   if (outputs.grad_hidden.has_value()) announce(*outputs.grad_hidden, header->mutable_grad_hidden());
   if (outputs.grad_weight.has_value()) announce(*outputs.grad_weight, header->mutable_grad_weight());
   if (outputs.grad_bias.has_value()) announce(*outputs.grad_bias, header->mutable_grad_bias());
-  const absl::Status broken = absl::CancelledError("the caller has gone");
-  if (!send(message)) return broken;
+  if (!send(message)) return Broken();
 
   message.Clear();
   Sha256 digest;
@@ -246,7 +248,7 @@ absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientSt
       message.set_offset(static_cast<std::uint64_t>(offset));
       message.set_data(tensor->data + at, size);
       digest.Update(tensor->data + at, size);
-      if (!send(message)) return broken;
+      if (!send(message)) return Broken();
       offset += static_cast<std::int64_t>(size);
     }
   }
@@ -254,7 +256,7 @@ absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientSt
   message.mutable_done()->set_sha256(digest.FinishBytes());
   *message.mutable_done()->mutable_dispatch() = ToProto(outputs.dispatch);
   *message.mutable_done()->mutable_timing() = ToProto(computed->timing);
-  return send(message) ? absl::OkStatus() : broken;
+  return send(message) ? absl::OkStatus() : Broken();
 }
 
 }  // namespace keval::server

@@ -46,7 +46,7 @@ class LinearLogpHandler {
   LinearLogpHandler(RequestContext context, ByteBudget* request_bytes)
       : context_(context), request_bytes_(request_bytes) {}
 
-  absl::StatusOr<v1::PlanResponse> Plan(const CallContext& call, const v1::PlanRequest& request);
+  absl::StatusOr<v1::PlanResponse> Plan(const CallContext& call, const v1::PlanRequest& request) const;
   absl::StatusOr<v1::ForwardResponse> Forward(const CallContext& call, const v1::ForwardRequest& request);
   absl::StatusOr<v1::GradientResponse> Gradient(const CallContext& call, const v1::GradientRequest& request);
 

@@ -175,7 +175,7 @@ std::vector<std::string> Names(const std::string& text) { return absl::StrSplit(
 
 absl::Status SetLimits(ServerOptions* options) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-  constexpr std::int64_t kYearSeconds = 366 * 86400;
+  constexpr std::int64_t kYearSeconds = std::int64_t{366} * 86400;
   options->cpu_threads = absl::GetFlag(FLAGS_cpu_threads);
   options->max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
   options->max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);

@@ -57,8 +57,8 @@ absl::StatusOr<TensorSpec> FromProto(absl::string_view field, const v1::TensorSp
   absl::StatusOr<DType> dtype = FromProto(field, spec.dtype());
   if (!dtype.ok()) return dtype.status();
   // Looked at before it is copied: a message has room for a quarter of a million dimensions.
-  if (absl::StatusOr<std::int64_t> elements = NumElements(field, spec.shape()); !elements.ok())
-    return elements.status();
+  const absl::StatusOr<std::int64_t> elements = NumElements(field, spec.shape());
+  if (!elements.ok()) return elements.status();
   TensorSpec result{*dtype, {spec.shape().begin(), spec.shape().end()}};
   if (absl::StatusOr<std::int64_t> bytes = NumBytes(field, result); !bytes.ok()) return bytes.status();
   return result;

@@ -44,7 +44,7 @@ absl::Status WriteReadyFile(const std::string& path, const std::string& text) {
   const int error = written == static_cast<ssize_t>(text.size()) ? 0 : (written < 0 ? errno : ENOSPC);
   close(fd);
   if (error == 0 && std::rename(unfinished.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const absl::Status status = CannotWrite(path, error != 0 ? error : errno);
+  absl::Status status = CannotWrite(path, error != 0 ? error : errno);
   unlink(unfinished.c_str());
   return status;
 }

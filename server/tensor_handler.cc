@@ -23,6 +23,8 @@ absl::StatusOr<absl::Duration> ParseLease(std::int64_t lease_ms) {
   return absl::Milliseconds(lease_ms);
 }
 
+absl::Status Broken() { return absl::CancelledError("the caller has gone"); }
+
 bool IsHandle(absl::string_view text) {
   return absl::ConsumePrefix(&text, "tensors/") && text.size() == 32 &&
          std::all_of(text.begin(), text.end(),
@@ -82,10 +84,9 @@ absl::Status TensorHandler::Get(const CallContext& call, const v1::GetTensorRequ
                                 absl::FunctionRef<bool(const v1::GetTensorResponse&)> send) {
   absl::StatusOr<StoredTensor> tensor = store_->Find(call.principal, request.handle());
   if (!tensor.ok()) return tensor.status();
-  const absl::Status broken = absl::CancelledError("the caller has gone");
   v1::GetTensorResponse message;
   *message.mutable_header() = ToProto(*tensor);
-  if (!send(message)) return broken;
+  if (!send(message)) return Broken();
   message.Clear();
   const HostBuffer& buffer = *tensor->buffer;
   for (std::int64_t offset = 0; offset < buffer.size(); offset += kSentFrameBytes) {
@@ -93,7 +94,7 @@ absl::Status TensorHandler::Get(const CallContext& call, const v1::GetTensorRequ
     message.set_offset(static_cast<std::uint64_t>(offset));
     message.set_data(buffer.data() + offset,
                      static_cast<std::size_t>(std::min(kSentFrameBytes, buffer.size() - offset)));
-    if (!send(message)) return broken;
+    if (!send(message)) return Broken();
   }
   return absl::OkStatus();
 }
