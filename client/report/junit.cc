@@ -79,7 +79,7 @@ TestCase SeriesCase(const Json& series) {
                              PercentOf(series, "gain_lo_pct"), ", ", PercentOf(series, "gain_hi_pct"), "], ") +
                 absl::StrCat(FixedOf(series, "positive", 0), " of ", FixedOf(series, "n", 0), " rounds positive, base ",
                              FixedOf(series, "base_ms", 3), " ms, candidate ", FixedOf(series, "candidate_ms", 3),
-                             " ms, margin ", GainOf(series, "delta"));
+                             " ms, margin ", SpreadOf(series, "delta"));
   test.message = test.output;
   return test;
 }

@@ -65,7 +65,7 @@ std::string Margin(const Json& series) {
   const auto delta = NumberOf(series, "delta");
   if (!delta) return std::string(kAbsent);
   const std::string source = TextOf(series, "delta_source");
-  const std::string text = GainOf(series, "delta");
+  const std::string text = SpreadOf(series, "delta");
   return source.empty() ? text : absl::StrCat(text, " ", CodeSpan(source));
 }
 
@@ -79,17 +79,20 @@ std::string ResultTable(const Json& report) {
                absl::StrCat(FixedOf(series, "positive", 0), " of ", FixedOf(series, "n", 0))});
   }
   if (table.empty()) return "";
-  return absl::StrCat("### Result\n\n", table.Text(),
-                      "A gain is base's time over the candidate's; a control compares base with its own copy.\n\n");
+  return absl::StrCat(
+      "### Result\n\n", table.Text(),
+      "A gain is base's time over the candidate's; a control compares base with its own copy. Margins and spreads "
+      "are differences of logarithms in percent.\n\n");
 }
 
 std::string StatisticsTable(const Json& report) {
   Table table({"series", "sd between rounds", "sd within rounds", "mean ratio", "p95 ratio", "smallest detectable",
                "p of a loss", "Holm p", "Hodges–Lehmann"});
   for (const Json& series : ListOf(report, "series")) {
-    table.Add({CodeSpan(TextOf(series, "series")), GainOf(series, "between_sd"), GainOf(series, "within_sd"),
-               FixedOf(series, "mean_ratio", 5), FixedOf(series, "p95_ratio", 5), GainOf(series, "smallest_detectable"),
-               ShortOf(series, "p_loss"), ShortOf(series, "p_holm"), GainOf(series, "hodges_lehmann")});
+    table.Add({CodeSpan(TextOf(series, "series")), SpreadOf(series, "between_sd"), SpreadOf(series, "within_sd"),
+               FixedOf(series, "mean_ratio", 5), FixedOf(series, "p95_ratio", 5),
+               SpreadOf(series, "smallest_detectable"), ShortOf(series, "p_loss"), ShortOf(series, "p_holm"),
+               GainOf(series, "hodges_lehmann")});
   }
   return table.empty() ? "" : Folded("Statistics", table.Text());
 }

@@ -272,7 +272,7 @@ std::string PlanSection(const Json& report) {
     constexpr double kNsPerMs = 1e6;
     constexpr int kDigits = 3;
     const auto pilot = NumberOf(one, "pilot_ns");
-    series.Add({SeriesSpan(one), CodeSpan(TextOf(one, "role")), GainOf(one, "delta"),
+    series.Add({SeriesSpan(one), CodeSpan(TextOf(one, "role")), SpreadOf(one, "delta"),
                 CodeSpan(TextOf(one, "delta_source")),
                 pilot ? FixedText(*pilot / kNsPerMs, kDigits) : std::string(kAbsent), CodeSpan(TextOf(one, "quads")),
                 CodeSpan(TextOf(one, "timed_repetitions")), CodeSpan(TextOf(one, "discarded_repetitions"))});

@@ -79,6 +79,11 @@ std::string GainOf(const Json& value) {
 
 std::string GainOf(const Json& object, absl::string_view key) { return GainOf(Member(object, key)); }
 
+std::string SpreadOf(const Json& object, absl::string_view key) {
+  const auto number = NumberOf(object, key);
+  return number ? absl::StrCat(FixedText(100 * *number, 2), " %") : std::string(kAbsent);
+}
+
 std::string BytesOf(const Json& object, absl::string_view key) {
   constexpr double kMebibyte = 1048576;
   const auto number = NumberOf(object, key);

@@ -40,6 +40,8 @@ std::string PercentOf(const Json& object, absl::string_view key);
 // "+1.93 %" of a difference in ln units.
 std::string GainOf(const Json& value);
 std::string GainOf(const Json& object, absl::string_view key);
+// "1.00 %" of a margin or spread of 0.01 in ln units: no gain, so without a sign, and 0.01 stays 1.00 %.
+std::string SpreadOf(const Json& object, absl::string_view key);
 // "123456 (0.1 MiB)".
 std::string BytesOf(const Json& object, absl::string_view key);
 // "2026-11-30T07:05:48Z"; kAbsent for 0 too.

@@ -14,6 +14,9 @@
 namespace keval::verdict {
 namespace {
 
+// A size in ln units, which has no sign: 0.01 is "1.00 %".
+std::string SizeText(double log_ratio) { return absl::StrCat(FixedText(100 * log_ratio, 2), " %"); }
+
 std::string Name(const std::string& series) { return PrintableText(series, 256); }
 
 std::string Figures(const SeriesLook& series) {
@@ -53,10 +56,10 @@ std::string ExplainBudget(const Outcome& outcome, const Config& config, int roun
                                       look, [](const SeriesLook& s) { return !IsControl(s); }, Figures),
                                   ". ");
   if (!look.control_ok) {
-    absl::StrAppend(&text, "The control is not shown within ", GainPercentText(look.eps), " (",
-                    List(look, IsControl,
-                         [](const SeriesLook& s) { return Name(s.series) + " up to " + GainPercentText(s.ctl_shown); }),
-                    "). ");
+    absl::StrAppend(
+        &text, "The control is not shown within ", SizeText(look.eps), " (",
+        List(look, IsControl, [](const SeriesLook& s) { return Name(s.series) + " up to " + SizeText(s.ctl_shown); }),
+        "). ");
   }
   const RoundsNeeded& needed = outcome.rounds_needed;
   if (rounds < config.looks.back()) {

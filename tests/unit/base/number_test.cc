@@ -44,5 +44,12 @@ TEST(NumberTest, IgnoresTheLocale) {
   std::setlocale(LC_ALL, "C");
 }
 
+TEST(NumberTest, SignificantTextKeepsTheFirstDigits) {
+  EXPECT_EQ(SignificantText(0.00012345, 3), "0.000123");
+  EXPECT_EQ(SignificantText(1.2345e-7, 3), "1.23e-07");
+  EXPECT_EQ(SignificantText(1234, 6), "1234");
+  EXPECT_EQ(SignificantText(0, 3), "0");
+}
+
 }  // namespace
 }  // namespace keval

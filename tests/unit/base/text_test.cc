@@ -31,5 +31,12 @@ TEST(TextTest, TellsValidUtf8) {
   EXPECT_FALSE(IsValidUtf8("\xE2\x82"));
 }
 
+TEST(TextTest, XmlTextKeepsWhatXmlHolds) {
+  EXPECT_EQ(XmlText("tab\tnewline\nreturn\r a < b & \"c\" ]]> \xF0\x9F\x9A\x80"),
+            "tab\tnewline\nreturn\r a < b & \"c\" ]]> \xF0\x9F\x9A\x80");
+  EXPECT_EQ(XmlText("\xE2\x80\xAE"), "\xE2\x80\xAE");
+  EXPECT_EQ(XmlText(absl::string_view("\x1B[m \0 \xEF\xBF\xBE \xFF", 11)), "\\u001B[m \\u0000 \\uFFFE \xEF\xBF\xBD");
+}
+
 }  // namespace
 }  // namespace keval

@@ -91,7 +91,7 @@ TEST(RenderMarkdown, ShowsEachSeriesFigures) {
   // exp(0.02910228903) - 1 = 2.953 %, exp(0.02035) - 1, exp(0.03785) - 1.
   EXPECT_EQ(rows[0][5], "+2.95 %");
   EXPECT_EQ(rows[0][6], "+2.06 % … +3.86 %");
-  EXPECT_EQ(rows[0][7], "+1.01 % `default`");
+  EXPECT_EQ(rows[0][7], "1.00 % `default`");
   EXPECT_EQ(rows[0][8], "6 of 6");
   EXPECT_EQ(rows[2][2], "`shown`");
   EXPECT_EQ(rows[2][7], "–");  // A control has no margin.

@@ -30,6 +30,8 @@ TEST(ReportValue, ShowsPercentages) {
   EXPECT_EQ(GainOf(object, "up"), "+3.00 %");
   EXPECT_EQ(GainOf(object, "down"), "-1.00 %");
   EXPECT_EQ(PercentOf(object, "pct"), "+1.93 %");
+  EXPECT_EQ(SpreadOf(Json{{"delta", 0.01}}, "delta"), "1.00 %");
+  EXPECT_EQ(SpreadOf(object, "absent"), "–");
 }
 
 TEST(ReportValue, ShowsBytesAndTimes) {
