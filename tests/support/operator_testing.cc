@@ -12,6 +12,7 @@
 #include <memory>
 #include <random>
 
+#include "base/sha256.h"
 #include "core/linear_logp/autocast.h"
 #include "core/linear_logp/numerics.h"
 
@@ -113,19 +114,28 @@ std::unique_ptr<at::ObserverContext> CountOne(const at::RecordFunction& function
   return nullptr;
 }
 
-// Notes each allocation; frees are reported as negative sizes and left out.
+// Follows the tensor memory of one thread, as the allocators report it; a free has a negative size.
 class AllocationLog final : public c10::MemoryReportingInfoBase {
  public:
-  explicit AllocationLog(std::vector<std::int64_t>* sizes) : sizes_(sizes) {}
   void reportMemoryUsage(void* /*ptr*/, std::int64_t size, std::size_t /*allocated*/, std::size_t /*reserved*/,
                          c10::Device /*device*/) override {
-    if (size > 0) sizes_->push_back(size);
+    if (size > 0) sizes.push_back(size);
+    held += size;
+    peak = std::max(peak, held);
   }
   bool memoryProfilingEnabled() const override { return true; }
 
- private:
-  std::vector<std::int64_t>* const sizes_;
+  std::vector<std::int64_t> sizes;
+  std::int64_t held = 0;
+  std::int64_t peak = 0;
 };
+
+std::shared_ptr<AllocationLog> LogAllocations(const std::function<void()>& work) {
+  auto log = std::make_shared<AllocationLog>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, log);
+  work();
+  return log;
+}
 
 }  // namespace
 
@@ -279,11 +289,19 @@ std::map<std::string, int> CountOps(const std::function<void()>& work) {
   return result;
 }
 
-std::vector<std::int64_t> Allocations(const std::function<void()>& work) {
-  std::vector<std::int64_t> sizes;
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<AllocationLog>(&sizes));
-  work();
-  return sizes;
+std::vector<std::int64_t> Allocations(const std::function<void()>& work) { return LogAllocations(work)->sizes; }
+
+std::int64_t PeakBytes(const std::function<void()>& work) { return LogAllocations(work)->peak; }
+
+std::string Digest(const Result& result) {
+  Sha256 digest;
+  for (const at::Tensor& tensor :
+       {result.logp, result.gradients.grad_hidden, result.gradients.grad_weight, result.gradients.grad_bias}) {
+    if (!tensor.defined()) continue;
+    const at::Tensor host = tensor.to(at::kCPU).contiguous();
+    digest.Update(host.const_data_ptr(), host.nbytes());
+  }
+  return digest.FinishHex();
 }
 
 }  // namespace keval::test_support

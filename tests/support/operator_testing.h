@@ -89,6 +89,12 @@ std::map<std::string, int> CountOps(const std::function<void()>& work);
 // Sizes in bytes of every tensor allocation on this thread while `work` ran.
 std::vector<std::int64_t> Allocations(const std::function<void()>& work);
 
+// The most bytes of tensors on this thread at one time while `work` ran, beyond those there were before.
+std::int64_t PeakBytes(const std::function<void()>& work);
+
+// SHA-256 over the bits of logp and every gradient there is.
+std::string Digest(const Result& result);
+
 }  // namespace keval::test_support
 
 #endif  // KEVAL_TESTS_SUPPORT_OPERATOR_TESTING_H_

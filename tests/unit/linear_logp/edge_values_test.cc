@@ -30,9 +30,9 @@ ReferenceInputs SmallValues(bool with_bias = true) {
   return test_support::SeededValues(kTokens, kWidth, kWords, with_bias, 11);
 }
 
-class EdgeValuesTest : public test_support::OperatorTest {};
+class SmallInputsTest : public test_support::OperatorTest {};
 
-TEST_F(EdgeValuesTest, C4NoTokensGiveEmptyAndZeroResults) {
+TEST_F(SmallInputsTest, C4NoTokensGiveEmptyAndZeroResults) {
   ReferenceInputs values = test_support::SeededValues(0, kWidth, kWords, true, 1);
   for (const at::ScalarType type : OperandTypes()) {
     for (const std::string& variant : kVariants) {
@@ -46,7 +46,7 @@ TEST_F(EdgeValuesTest, C4NoTokensGiveEmptyAndZeroResults) {
   }
 }
 
-TEST_F(EdgeValuesTest, C5ZeroUpstreamGivesZerosWithBasesSigns) {
+TEST_F(SmallInputsTest, C5ZeroUpstreamGivesZerosWithBasesSigns) {
   ReferenceInputs values = SmallValues();
   values.grad_logp.assign(kTokens, 0);
   for (const at::ScalarType type : OperandTypes()) {
@@ -65,7 +65,7 @@ TEST_F(EdgeValuesTest, C5ZeroUpstreamGivesZerosWithBasesSigns) {
   }
 }
 
-TEST_F(EdgeValuesTest, C6EveryCombinationOfGradientsWithAndWithoutBias) {
+TEST_F(SmallInputsTest, C6EveryCombinationOfGradientsWithAndWithoutBias) {
   for (const bool with_bias : {true, false}) {
     for (const at::ScalarType type : OperandTypes()) {
       const VariantInputs inputs = ToInputs(SmallValues(with_bias), type);
@@ -85,7 +85,7 @@ TEST_F(EdgeValuesTest, C6EveryCombinationOfGradientsWithAndWithoutBias) {
   }
 }
 
-TEST_F(EdgeValuesTest, C7StridesOfTheUpstreamChangeNothing) {
+TEST_F(SmallInputsTest, C7StridesOfTheUpstreamChangeNothing) {
   ReferenceInputs values = SmallValues();
   VariantInputs inputs = ToInputs(values, at::kFloat);
   const at::Tensor wide = at::empty({kTokens, 3}, inputs.grad_logp.options());
@@ -109,7 +109,7 @@ TEST_F(EdgeValuesTest, C7StridesOfTheUpstreamChangeNothing) {
   }
 }
 
-TEST_F(EdgeValuesTest, C10ANonFiniteTokenSpoilsOnlyItsOwnRow) {
+TEST_F(SmallInputsTest, C10ANonFiniteTokenSpoilsOnlyItsOwnRow) {
   constexpr std::int64_t kSpoilt = 3;
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity}) {
     ReferenceInputs values = SmallValues();
@@ -134,7 +134,7 @@ TEST_F(EdgeValuesTest, C10ANonFiniteTokenSpoilsOnlyItsOwnRow) {
   }
 }
 
-TEST_F(EdgeValuesTest, C11AMaskedWordGetsNothingUnlessItIsTheTarget) {
+TEST_F(SmallInputsTest, C11AMaskedWordGetsNothingUnlessItIsTheTarget) {
   constexpr std::int64_t kMasked = 5;
   ReferenceInputs values = SmallValues();
   for (std::int64_t& target : values.targets) target = target == kMasked ? 0 : target;
@@ -161,7 +161,7 @@ TEST_F(EdgeValuesTest, C11AMaskedWordGetsNothingUnlessItIsTheTarget) {
   }
 }
 
-TEST_F(EdgeValuesTest, C11AFullyMaskedVocabularyIsNaN) {
+TEST_F(SmallInputsTest, C11AFullyMaskedVocabularyIsNaN) {
   ReferenceInputs values = SmallValues();
   values.bias->assign(kWords, -kInfinity);
   for (const std::string& variant : kVariants) {

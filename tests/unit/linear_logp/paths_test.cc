@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include "core/linear_logp/autocast.h"
@@ -205,9 +207,9 @@ TEST_F(PathsTest, P9GradientsHaveTheInputsDtypeOrFloat32OnRequest) {
 TEST_F(PathsTest, C3TwentyRepeatsAreBitIdentical) {
   at::set_num_threads(2);  // Where a reduction might be split.
   for (const at::ScalarType type : OperandTypes()) {
-    const VariantInputs inputs = ToInputs(test_support::SeededValues(120, 96, 1500, true, 8), type);
+    const VariantInputs inputs = ToInputs(test_support::SeededValues(64, 64, 700, true, 8), type);
     for (const std::string& variant : kVariants) {
-      const Options options = {.chunk_elems = 50000};
+      const Options options = {.chunk_elems = 22400};
       const Result first = Compute(variant, inputs, options);
       for (int repeat = 1; repeat < 20; ++repeat) {
         const Result again = Compute(variant, inputs, options);
@@ -218,6 +220,29 @@ TEST_F(PathsTest, C3TwentyRepeatsAreBitIdentical) {
       }
     }
   }
+}
+
+using PathsDeathTest = PathsTest;
+
+TEST_F(PathsDeathTest, C3AnotherProcessGivesTheSameBits) {
+  // In this style the statement runs in a fresh process, which starts this program again.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto digests = [] {
+    std::string all;
+    for (const at::ScalarType type : OperandTypes()) {
+      const VariantInputs inputs = ToInputs(test_support::SeededValues(120, 96, 1500, true, 8), type);
+      for (const std::string& variant : kVariants) {
+        all += test_support::Digest(Compute(variant, inputs, {.chunk_elems = 50000})) + ";";
+      }
+    }
+    return all;
+  };
+  EXPECT_EXIT(
+      {
+        std::fputs(digests().c_str(), stderr);
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), digests());
 }
 
 TEST_F(PathsTest, ACallStopsBetweenChunks) {

@@ -1,0 +1,89 @@
+// C1, C2, C3 and C14's rows at the shapes that a job measures, in each dtype.
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/gpu/device_reference.h"
+
+namespace keval::linear_logp {
+namespace {
+
+using test_support::Compute;
+using test_support::DeviceReference;
+using test_support::ExpectDeviceC2;
+using test_support::Result;
+
+struct Shape {
+  std::int64_t tokens, width, words;
+  bool bias;
+};
+
+class DefaultShapesTest : public test_support::OperatorTest, public ::testing::WithParamInterface<Shape> {};
+
+void ExpectC2(const DeviceReference& want, const Result& got) {
+  test_support::ExpectDeviceLogp(got.logp, want.logp, want.max_abs_logit);
+  ExpectDeviceC2("grad_hidden", got.gradients.grad_hidden, want.grad_hidden, want.summed_hidden, want.max_abs_logit);
+  ExpectDeviceC2("grad_weight", got.gradients.grad_weight, want.grad_weight, want.summed_weight, want.max_abs_logit);
+  if (got.gradients.grad_bias.defined()) {
+    ExpectDeviceC2("grad_bias", got.gradients.grad_bias, want.grad_bias, want.summed_bias, want.max_abs_logit);
+  }
+}
+
+// ‖candidate − base‖ / ‖base‖ of float32 gradients.
+double Distance(const at::Tensor& base, const at::Tensor& candidate) {
+  return (candidate - base).norm().item<double>() / base.norm().item<double>();
+}
+
+TEST_P(DefaultShapesTest, C1C2BothPathsInEveryDtype) {
+  const Shape shape = GetParam();
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
+    SCOPED_TRACE(c10::toString(type));
+    const VariantInputs inputs =
+        test_support::RandomInputs(shape.tokens, shape.width, shape.words, shape.bias, type, 2026);
+    const DeviceReference want = test_support::ComputeDeviceReference(inputs);
+    const Options float32 = {.grad_dtype = GradDtype::kFloat32};
+    const Result base = Compute(test_support::kBase, inputs, float32);
+    ExpectC2(want, base);
+    {
+      const Result candidate = Compute(test_support::kCandidate, inputs, float32);
+      ExpectC2(want, candidate);
+      EXPECT_EQ(candidate.dispatch.path, "addmm_ in place");
+      EXPECT_TRUE(test_support::SameBits(base.logp, candidate.logp));
+      EXPECT_LE(Distance(base.gradients.grad_hidden, candidate.gradients.grad_hidden), 1e-6);
+      EXPECT_LE(Distance(base.gradients.grad_weight, candidate.gradients.grad_weight), 1e-6);
+    }
+    ExpectC2(want, Compute(test_support::kCandidate, inputs));  // In the input's dtype.
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DefaultShapesTest,
+                         ::testing::Values(Shape{4096, 2048, 32768, true}, Shape{4096, 2048, 50257, true},
+                                           Shape{4096, 2048, 131072, true}, Shape{8192, 4096, 151936, true},
+                                           Shape{4096, 2048, 32768, false}, Shape{4096, 2048, 50257, false}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.tokens) + "x" + std::to_string(info.param.width) + "x" +
+                                  std::to_string(info.param.words) + (info.param.bias ? "_bias" : "_no_bias");
+                         });
+
+using RepeatTest = test_support::OperatorTest;
+
+TEST_F(RepeatTest, C3TwentyRepeatsAtTheHeadlineShape) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
+    const VariantInputs inputs = test_support::RandomInputs(4096, 2048, 32768, true, type, 3);
+    for (const char* variant : {test_support::kBase, test_support::kCandidate}) {
+      const Result first = Compute(variant, inputs);
+      for (int repeat = 1; repeat < 20; ++repeat) {
+        const Result again = Compute(variant, inputs);
+        // No NaN is in these, so equal numbers are equal bits but for the sign of a zero.
+        ASSERT_TRUE(first.logp.equal(again.logp)) << variant << " repeat " << repeat;
+        ASSERT_TRUE(first.gradients.grad_hidden.equal(again.gradients.grad_hidden)) << variant;
+        ASSERT_TRUE(first.gradients.grad_weight.equal(again.gradients.grad_weight)) << variant;
+        ASSERT_TRUE(first.gradients.grad_bias.equal(again.gradients.grad_bias)) << variant;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace keval::linear_logp
