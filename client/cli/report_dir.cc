@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "client/cli/report_summary.h"
 #include "client/report/junit.h"
 #include "client/report/markdown.h"
 
@@ -32,6 +33,12 @@ absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json) {
   const auto report = ParseReport(report_json);
   if (!report.ok()) return report.status();
   return report::RenderMarkdown(*report);
+}
+
+absl::StatusOr<std::string> ReportLines(const std::string& report_json) {
+  const auto report = ParseReport(report_json);
+  if (!report.ok()) return report.status();
+  return ReportSummary(*report);
 }
 
 absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files) {

@@ -13,8 +13,9 @@ namespace keval::cli {
 
 // report.json's text; DATA_LOSS where the server sent none.
 absl::StatusOr<std::string> ReportText(const std::vector<ReportFile>& files);
-// Rendered for a person. DATA_LOSS where `report_json` is no JSON object.
+// Rendered whole, and in a few lines. DATA_LOSS where `report_json` is no JSON object.
 absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json);
+absl::StatusOr<std::string> ReportLines(const std::string& report_json);
 
 // Makes `folder` where it is missing, and writes the files with report.md and junit.xml beside them, each whole.
 absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files);

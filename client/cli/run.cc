@@ -1,6 +1,8 @@
 // keval run SPEC: submit, follow, report, and gate by exit code.
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
@@ -28,6 +30,21 @@ int CancelOnInterrupt(const Session& session, const Client& client, const std::s
   return kCancelled;
 }
 
+// Writes the report where it is wanted, and says in `summary` what a person wants to read of it.
+absl::Status UseReport(const Session& session, const RunFlags& flags, const std::vector<ReportFile>& files,
+                       std::string* summary) {
+  if (!flags.report_dir.empty()) {
+    if (auto status = WriteReport(flags.report_dir, files); !status.ok()) return status;
+    Note("report written to " + flags.report_dir);
+  }
+  if (session.json) return absl::OkStatus();
+  const auto text = ReportText(files);
+  if (!text.ok()) return text.status();
+  auto lines = ReportLines(*text);
+  if (lines.ok()) *summary = *std::move(lines);
+  return lines.status();
+}
+
 int Run(const Session& session, const RunFlags& flags) {
   const auto spec = spec::ReadSpec(flags.spec);
   if (!spec.ok()) return Complain(spec.status(), session.json);
@@ -44,25 +61,15 @@ int Run(const Session& session, const RunFlags& flags) {
     return CancelOnInterrupt(session, *client, created->name());
   }
   if (!job.ok()) return Complain(job.status(), session.json);
-  const bool has_report = job->state() == v1::BenchmarkJob::DONE;
-  std::string markdown;
-  if (has_report) {
+  std::string summary;
+  if (job->state() == v1::BenchmarkJob::DONE) {
     const auto files = client->GetReport(job->name(), session.Options());
     if (!files.ok()) return Complain(files.status(), session.json);
-    if (!flags.report_dir.empty()) {
-      if (const auto status = WriteReport(flags.report_dir, *files); !status.ok()) {
-        return Complain(status, session.json);
-      }
-      Note("report written to " + flags.report_dir);
-    }
-    if (!session.json) {
-      const auto text = ReportText(*files);
-      const auto rendered = text.ok() ? ReportMarkdown(*text) : text;
-      if (!rendered.ok()) return Complain(rendered.status(), session.json);
-      markdown = *rendered + "\n";
+    if (const auto status = UseReport(session, flags, *files, &summary); !status.ok()) {
+      return Complain(status, session.json);
     }
   }
-  auto printed = markdown.empty() ? absl::OkStatus() : PrintText(markdown);
+  auto printed = summary.empty() ? absl::OkStatus() : PrintText(summary);
   if (printed.ok()) printed = PrintJob(session, *job);
   if (!printed.ok()) return Complain(printed, session.json);
   return JobExitCode(*job, flags.require);
