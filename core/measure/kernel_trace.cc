@@ -95,7 +95,7 @@ absl::Status CuptiStatus(CUptiResult result, absl::string_view what) {
 }  // namespace
 
 std::string KernelName(absl::string_view mangled) {
-  const std::string name(mangled);
+  std::string name(mangled);
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> demangled(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);

@@ -26,26 +26,26 @@ absl::StatusOr<std::unique_ptr<L2Flush>> L2Flush::Create(MemoryPlace place) {
   if (absl::Status status = CudaStatus(error, "the buffer that overwrites the L2"); !status.ok()) {
     return status;
   }
-  return std::unique_ptr<L2Flush>(new L2Flush(place, buffer, l2_bytes));
+  return std::unique_ptr<L2Flush>(new L2Flush(place, Buffer(buffer), l2_bytes));
 #else
   return absl::FailedPreconditionError("this build has no CUDA");
 #endif
 }
 
-L2Flush::~L2Flush() {
+void L2Flush::Free::operator()(void* buffer) const {
 #ifdef KEVAL_CUDA
-  if (buffer_ != nullptr) {
-    cudaFree(buffer_);
-  }
+  cudaFree(buffer);
+#else
+  static_cast<void>(buffer);
 #endif
 }
 
-absl::Status L2Flush::Run() {
+absl::Status L2Flush::Run() const {
   if (bytes_ == 0) {
     return absl::OkStatus();
   }
 #ifdef KEVAL_CUDA
-  return OverwriteOnDevice(place_.stream, buffer_, bytes_, ++value_);
+  return OverwriteOnDevice(place_.stream, buffer_.get(), bytes_);
 #else
   return absl::OkStatus();
 #endif

@@ -8,20 +8,20 @@
 namespace keval::measure {
 namespace {
 
-__global__ void OverwriteKernel(uint4* buffer, std::int64_t count, std::uint32_t value) {
+__global__ void OverwriteKernel(uint4* buffer, std::int64_t count) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
-    buffer[i] = make_uint4(value, value, value, value);
+    buffer[i] = make_uint4(0, 0, 0, 0);
   }
 }
 
 }  // namespace
 
-absl::Status OverwriteOnDevice(void* stream, void* buffer, std::int64_t bytes, std::uint32_t value) {
+absl::Status OverwriteOnDevice(void* stream, void* buffer, std::int64_t bytes) {
   constexpr int kBlocks = 1024;
   constexpr int kThreads = 256;
   OverwriteKernel<<<kBlocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      static_cast<uint4*>(buffer), bytes / static_cast<std::int64_t>(sizeof(uint4)), value);
+      static_cast<uint4*>(buffer), bytes / static_cast<std::int64_t>(sizeof(uint4)));
   return CudaStatus(cudaGetLastError(), "overwrite the L2");
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,12 +19,9 @@ class L2Flush {
  public:
   // REQUIRES on a GPU: the device is current on the calling thread. RESOURCE_EXHAUSTED where the buffer can't be had.
   static absl::StatusOr<std::unique_ptr<L2Flush>> Create(MemoryPlace place);
-  ~L2Flush();
-  L2Flush(const L2Flush&) = delete;
-  L2Flush& operator=(const L2Flush&) = delete;
 
   // Queues the overwrite of the buffer; nothing on a CPU.
-  absl::Status Run();
+  absl::Status Run() const;
 
   // Bytes overwritten; 0 on a CPU.
   std::int64_t bytes() const { return bytes_; }
@@ -31,12 +29,16 @@ class L2Flush {
   std::string Description() const;
 
  private:
-  L2Flush(MemoryPlace place, void* buffer, std::int64_t bytes) : place_(place), buffer_(buffer), bytes_(bytes) {}
+  struct Free {
+    void operator()(void* buffer) const;
+  };
+  using Buffer = std::unique_ptr<void, Free>;  // Device memory.
+  L2Flush(MemoryPlace place, Buffer buffer, std::int64_t bytes)
+      : place_(place), buffer_(std::move(buffer)), bytes_(bytes) {}
 
   MemoryPlace place_;
-  void* buffer_;
+  Buffer buffer_;
   std::int64_t bytes_;
-  std::uint32_t value_ = 0;  // Another one each time, so that no write can be skipped.
 };
 
 }  // namespace keval::measure

@@ -9,7 +9,7 @@
 namespace keval::measure {
 
 // Queues a write of every 32-bit word of `buffer`, which is `bytes` long, a multiple of 16. `stream`: a cudaStream_t.
-absl::Status OverwriteOnDevice(void* stream, void* buffer, std::int64_t bytes, std::uint32_t value);
+absl::Status OverwriteOnDevice(void* stream, void* buffer, std::int64_t bytes);
 
 }  // namespace keval::measure
 

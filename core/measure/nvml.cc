@@ -16,7 +16,8 @@
 namespace keval::measure {
 namespace {
 
-// The part of NVML's binary interface that is used, by its documentation (stable since CUDA 11).
+// The part of NVML's binary interface that is used, by its documentation (stable since CUDA 11); its unsigned long long
+// is 64 bits on Linux.
 using NvmlReturn = int;  // 0: success.
 using NvmlDevice = void*;
 constexpr NvmlReturn kSuccess = 0;
@@ -28,7 +29,7 @@ constexpr unsigned kTextBytes = 96;
 
 struct NvmlProcess {
   unsigned pid;
-  unsigned long long used_gpu_memory;
+  std::uint64_t used_gpu_memory;
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
 };
@@ -95,7 +96,7 @@ struct Nvml::State {
   NvmlReturn (*power)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*power_limit)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*temperature)(NvmlDevice, unsigned, unsigned*) = nullptr;
-  NvmlReturn (*throttle_reasons)(NvmlDevice, unsigned long long*) = nullptr;
+  NvmlReturn (*throttle_reasons)(NvmlDevice, std::uint64_t*) = nullptr;
   NvmlReturn (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
   NvmlReturn (*persistence_mode)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*compute_mode)(NvmlDevice, unsigned*) = nullptr;
@@ -176,7 +177,7 @@ DeviceReading Nvml::Read() const {
   reading.memory_clock_mhz = nvml.Number(nvml.clock, 1, kClockMemory);
   reading.power_watts = nvml.Number(nvml.power, 1e-3);
   reading.temperature_celsius = nvml.Number(nvml.temperature, 1, kTemperatureGpu);
-  unsigned long long reasons = 0;
+  std::uint64_t reasons = 0;
   if (nvml.throttle_reasons != nullptr && nvml.throttle_reasons(nvml.device, &reasons) == kSuccess) {
     reading.throttle_reasons = reasons;
   }

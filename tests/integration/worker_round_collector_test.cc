@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -251,6 +252,12 @@ TEST(WorkerRoundCollectorTest, TheContractStreamsItsRows) {
     EXPECT_NE(row.status, "fail") << row.id << " " << row.arm << " " << row.case_name << ": " << row.why;
   }
   ExpectNoChildren();
+}
+
+TEST(WorkerProgramTest, SaysThatItHasNoUseByHand) {
+  const int status = std::system(KEVAL_BIN_DIR "/keval-worker 2>/dev/null </dev/null");  // NOLINT(cert-env33-c)
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
 struct Fault {
