@@ -49,7 +49,7 @@ absl::StatusOr<bool> MessageDecoder::Next(google::protobuf::MessageLite* message
   return true;
 }
 
-absl::Status BlockingChannel::Write(const google::protobuf::MessageLite& message) {
+absl::Status BlockingChannel::Write(const google::protobuf::MessageLite& message) const {
   absl::StatusOr<std::string> bytes = Encode(message);
   if (!bytes.ok()) {
     return bytes.status();

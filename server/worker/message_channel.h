@@ -36,7 +36,7 @@ class BlockingChannel {
  public:
   // `fd` stays the caller's, and open for as long as this lives.
   explicit BlockingChannel(int fd) : fd_(fd) {}
-  absl::Status Write(const google::protobuf::MessageLite& message);
+  absl::Status Write(const google::protobuf::MessageLite& message) const;
   absl::Status Read(google::protobuf::MessageLite* message);
 
  private:

@@ -210,7 +210,7 @@ void WorkerProcess::Kill() {
   reaped_ = true;
 }
 
-void WorkerProcess::Send(const Request& request) {
+void WorkerProcess::Send(const Request& request) const {
   // Small, and the worker reads: it fits the socket's buffer. An error means that the worker is gone.
   BlockingChannel(control_).Write(request).IgnoreError();
 }

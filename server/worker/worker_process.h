@@ -48,7 +48,7 @@ class WorkerProcess {
   pid_t pid() const { return pid_; }
 
   // A worker that has died in the meantime shows in Receive.
-  void Send(const Request& request);
+  void Send(const Request& request) const;
 
   // The next reply, waited for at most `timeout` (then the worker is killed: HUNG). `check` is asked about every 50 ms;
   // its error ends the wait and is returned. After a fault the process is dead and reaped.

@@ -58,7 +58,7 @@ WorkShape Shape() {
   shape.hidden_size = 32;
   shape.vocab_size = 300;
   shape.bias = true;
-  shape.chunk_elems = 16 * 300;  // Four chunks.
+  shape.chunk_elems = std::int64_t{16} * 300;  // Four chunks.
   return shape;
 }
 
@@ -114,7 +114,7 @@ WorkFailure FailureOf(const absl::StatusOr<Collected<T>>& result) {
 WorkFailure RoundFailure(const JobArms& arms) {
   DeviceLease lease;
   auto collector = PlantedWorkers();
-  const WorkFailure failure = FailureOf(collector.Round(arms, Series(), 0, &lease, Carry));
+  WorkFailure failure = FailureOf(collector.Round(arms, Series(), 0, &lease, Carry));
   ExpectNoChildren();
   return failure;
 }

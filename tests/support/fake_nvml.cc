@@ -2,6 +2,7 @@
 // the node with process 4242.
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 
 namespace {
@@ -12,7 +13,7 @@ struct Device {
   unsigned sm_clock;
   unsigned milliwatts;
   unsigned temperature;
-  unsigned long long throttle_reasons;
+  std::uint64_t throttle_reasons;
   bool busy;
 };
 Device devices[] = {
@@ -21,7 +22,7 @@ Device devices[] = {
 };
 struct Process {
   unsigned pid;
-  unsigned long long used_gpu_memory;
+  std::uint64_t used_gpu_memory;
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
 };
@@ -69,7 +70,7 @@ int nvmlDeviceGetTemperature(void* device, unsigned, unsigned* celsius) {
   *celsius = static_cast<Device*>(device)->temperature;
   return kSuccess;
 }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
+int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, std::uint64_t* reasons) {
   *reasons = static_cast<Device*>(device)->throttle_reasons;
   return kSuccess;
 }
