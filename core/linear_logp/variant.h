@@ -6,9 +6,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,9 +37,12 @@ struct Gradients {
   at::Tensor grad_bias;    // [V]
 };
 
-// What stopped a call between chunks; thrown through torch code by variants, caught by Engine and by the autograd
-// function.
-struct Stopped {
+// What stopped a call between chunks; thrown through torch code by variants and caught by Engine. A std::exception, so
+// that autograd's threads carry it to the thread that called backward.
+struct Stopped : std::exception {
+  explicit Stopped(absl::Status status_in) : status(std::move(status_in)) {}
+  const char* what() const noexcept override { return "stopped between chunks"; }
+
   absl::Status status;
 };
 

@@ -107,7 +107,8 @@ void ExpectLogp(const Sample& sample, const std::vector<double>& got, at::Scalar
   }
 }
 
-thread_local std::map<std::string, int>* counts = nullptr;
+// Of the one CountOps that runs. Autograd calls back on its own thread for a GPU, while the counting thread waits.
+std::map<std::string, int>* counts = nullptr;
 
 std::unique_ptr<at::ObserverContext> CountOne(const at::RecordFunction& function) {
   if (counts != nullptr) ++(*counts)[function.name()];

@@ -83,7 +83,7 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b);
 // Row by row for grad_hidden (C14). Non-finite logp must be the same non-finite number.
 void ExpectC2(const Sample& sample, const Result& result, at::ScalarType type);
 
-// How often each operator ("aten::mm") was called on this thread while `work` ran.
+// How often each operator ("aten::mm") was called while `work` ran, on this thread or on autograd's for it.
 std::map<std::string, int> CountOps(const std::function<void()>& work);
 
 // Sizes in bytes of every tensor allocation on this thread while `work` ran.

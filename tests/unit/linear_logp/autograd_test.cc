@@ -117,6 +117,13 @@ TEST_F(AutogradTest, AStopReachesTheCaller) {
   EXPECT_THROW(LinearLogp(GetVariant(test_support::kBase), kOptions, inputs.hidden, inputs.weight, inputs.bias,
                           inputs.targets, stop),
                Stopped);
+
+  bool stopping = false;
+  const auto stop_later = [&stopping] { return stopping ? absl::CancelledError("stop") : absl::OkStatus(); };
+  const at::Tensor logp = LinearLogp(GetVariant(test_support::kBase), kOptions, inputs.hidden, inputs.weight,
+                                     inputs.bias, inputs.targets, stop_later);
+  stopping = true;
+  EXPECT_THROW(torch::autograd::grad({logp}, {inputs.hidden}, {inputs.grad_logp}), Stopped);
 }
 
 // d f / d operand by central differences, where f is a scalar of detached copies of `operands`.
