@@ -3,11 +3,14 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,7 +38,7 @@ using test_support::ServerProcess;
 using ::testing::HasSubstr;
 
 constexpr const char* kProgram = KEVAL_BIN_DIR "/kevald";
-constexpr int kMiB = 1 << 20;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 class ServerProcessTest : public ::testing::Test {
  protected:
@@ -294,6 +297,25 @@ TEST_F(ServerProcessTest, MemoryOfALargeRequestComesBack) {
   const std::int64_t before = server.ResidentBytes();
   for (int i = 0; i < 5; ++i) call();
   EXPECT_LT(server.ResidentBytes() - before, 32 * kMiB);
+}
+
+TEST_F(ServerProcessTest, ContractRowsComeFromARealWorker) {
+  const ServerProcess server = StartServer();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(200));
+  v1::CheckContractRequest request;
+  request.set_device("cpu");
+  const auto stub = v1::LinearLogpService::NewStub(Connect(server.control()));
+  const auto reader = stub->CheckContract(&context, request);
+  std::set<std::string> ids;
+  v1::ContractRow row;
+  while (reader->Read(&row)) {
+    ids.insert(row.id());
+    EXPECT_NE(row.status(), v1::ContractRow::ROW_STATUS_FAIL) << row.ShortDebugString();
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(ids, ::testing::IsSupersetOf({"C1", "C2", "C3", "C6", "C14", "P7"}));
 }
 
 TEST_F(ServerProcessTest, GermanLocaleChangesNoNumber) {

@@ -17,8 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
-extern char** environ;
-
 namespace keval::test_support {
 namespace {
 
@@ -40,7 +38,7 @@ absl::StatusOr<pid_t> Spawn(std::vector<std::string> command, const std::map<std
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (added.count(text.substr(0, text.find('='))) == 0) environment.push_back(text);
+    if (!added.contains(text.substr(0, text.find('=')))) environment.push_back(text);
   }
   for (const auto& [name, value] : added) environment.push_back(absl::StrCat(name, "=", value));
   posix_spawn_file_actions_t actions;

@@ -38,9 +38,9 @@ using grpc::health::v1::HealthCheckResponse;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-constexpr int kTokens = 3;
-constexpr int kHidden = 4;
-constexpr int kVocab = 5;
+constexpr std::int64_t kTokens = 3;
+constexpr std::int64_t kHidden = 4;
+constexpr std::int64_t kVocab = 5;
 
 // The caller says who it is: ownership is tested with this.
 class MetadataPrincipalSource final : public PrincipalSource {
@@ -155,7 +155,7 @@ class KevaldTest : public ::testing::Test {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     v1::GradientResponse ignored;
-    const grpc::Status status = linear_logp_->Gradient(&context, request, response == nullptr ? &ignored : response);
+    grpc::Status status = linear_logp_->Gradient(&context, request, response == nullptr ? &ignored : response);
     if (detail != nullptr) *detail = DetailOf(context);
     return status;
   }
@@ -170,7 +170,7 @@ class KevaldTest : public ::testing::Test {
       if (!writer->Write(message)) break;
     }
     writer->WritesDone();
-    const grpc::Status status = writer->Finish();
+    grpc::Status status = writer->Finish();
     if (detail != nullptr) *detail = DetailOf(context);
     return status;
   }
@@ -192,7 +192,7 @@ class KevaldTest : public ::testing::Test {
   }
 
   const std::shared_ptr<FakeControl> control_ = std::make_shared<FakeControl>();
-  const MetadataPrincipalSource principals_;
+  MetadataPrincipalSource principals_;
   const testing::TempDir folder_;
   std::unique_ptr<Kevald> kevald_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -483,7 +483,7 @@ TEST_F(KevaldTest, StoredTensorsAreOperandsOfTheirOwnerAlone) {
     grpc::ClientContext context;
     context.AddMetadata("x-principal", principal);
     v1::GradientResponse response;
-    const grpc::Status status = linear_logp_->Gradient(&context, request, &response);
+    grpc::Status status = linear_logp_->Gradient(&context, request, &response);
     *detail = DetailOf(context);
     return status;
   };
@@ -739,7 +739,7 @@ TEST_F(KevaldTest, ContractRowsStreamAndADeadWorkerIsNamed) {
     auto reader = linear_logp_->CheckContract(&context, request);
     v1::ContractRow row;
     while (reader->Read(&row)) rows->push_back(row);
-    const grpc::Status status = reader->Finish();
+    grpc::Status status = reader->Finish();
     *detail = DetailOf(context);
     return status;
   };

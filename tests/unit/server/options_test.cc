@@ -39,6 +39,7 @@ class OptionsTest : public ::testing::Test {
 
 std::vector<std::string> Texts(const std::vector<ListenAddress>& addresses) {
   std::vector<std::string> texts;
+  texts.reserve(addresses.size());
   for (const ListenAddress& address : addresses) texts.push_back(address.Text());
   return texts;
 }
