@@ -37,7 +37,8 @@ mark_as_advanced(KEVAL_TEST_SOURCE_DIR KEVAL_TEST_BIN_DIR)
 function(keval_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC keval_flags ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  # Not keval_flags for those who link an installation: our warnings and include folders are not theirs.
+  target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:keval_flags> ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
 # keval_program(NAME SOURCES ... LINK targets...): a program of ours, in build/<preset>/bin.
