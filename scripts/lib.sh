@@ -46,8 +46,10 @@ collect_libraries() {
         "$KEVAL_VENV"/* | "$(realpath "$KEVAL_VENV")"/* | /usr/local/cuda*) continue ;;
       esac
       case "${library##*/}" in
-        ld-linux* | libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | libresolv.so* | libstdc++.so* | \
-          libgcc_s.so* | libgomp.so* | libcuda.so* | libnvidia-ml.so*) continue ;;
+        ld-linux* | libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | libresolv.so* | libutil.so* | \
+          libanl.so* | libmvec.so* | libstdc++.so* | libgcc_s.so* | libgomp.so* | libtorch* | libc10* | \
+          libcuda* | libcupti* | libcublas* | libcudnn* | libcufft* | libcurand* | libcusolver* | libcusparse* | \
+          libcufile* | libnv* | libnccl*) continue ;;
       esac
       cp -L "$library" "$dir/"
     done
