@@ -52,8 +52,9 @@ TestCase VerdictCase(const Json& report) {
   const std::string outcome = verdict.empty() ? TextOf(report, "state") : verdict;
   test.message = reason.empty() ? outcome : absl::StrCat(outcome, ": ", reason);
   test.output = absl::StrCat(test.message, "\n", TextOf(report, "detail"));
-  if (const std::string detail = TextOf(report, "detail"); !detail.empty())
+  if (const std::string detail = TextOf(report, "detail"); !detail.empty()) {
     absl::StrAppend(&test.message, ". ", detail);
+  }
   for (const Json& excluded : ListOf(report, "excluded")) {
     absl::StrAppend(&test.output, "\nexcluded: round ", TextOf(excluded, "round"), ", ", TextOf(excluded, "cause"), " ",
                     TextOf(excluded, "reason"), ": ", TextOf(excluded, "detail"));

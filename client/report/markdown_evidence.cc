@@ -35,8 +35,9 @@ std::string PlainNumber(const Json& value) {
 std::string Counts(const Json& by_name) {
   if (!by_name.is_object() || by_name.empty()) return std::string(kAbsent);
   std::vector<std::string> parts;
-  for (const auto& [name, count] : by_name.items())
+  for (const auto& [name, count] : by_name.items()) {
     parts.push_back(absl::StrCat(CodeSpan(name), " ", PlainNumber(count)));
+  }
   return absl::StrJoin(parts, ", ");
 }
 

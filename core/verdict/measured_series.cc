@@ -165,8 +165,9 @@ class Grouping {
     ++round.quads;
     bool throttled = false;
     for (const Rows& block : *blocks) {
-      if (std::none_of(block.begin(), block.end(), [this](std::size_t row) { return samples_[row].throttled; }))
+      if (std::none_of(block.begin(), block.end(), [this](std::size_t row) { return samples_[row].throttled; })) {
         continue;
+      }
       throttled = true;
       ++round.throttled_blocks.at(samples_[block.front()].arm == 'A' ? 0 : 1);
     }

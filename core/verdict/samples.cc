@@ -110,8 +110,9 @@ absl::Status CheckHeader(const Record& header) {
     if (!holds(want, name)) return LineError(header.line, absl::StrCat("unknown column ", Quoted(name)));
   }
   for (const std::string& name : want) {
-    if (!holds(header.fields, name))
+    if (!holds(header.fields, name)) {
       return LineError(header.line, absl::StrCat("column ", Quoted(name), " is missing"));
+    }
   }
   return LineError(header.line, absl::StrCat("the columns must be ", kSamplesHeader, " in this order, each once"));
 }
@@ -201,8 +202,9 @@ std::string QuotedIfNeeded(const std::string& name) {
 
 absl::StatusOr<std::vector<Sample>> ParseSamples(absl::string_view csv) {
   if (csv.empty()) return LineError(1, "the file is empty");
-  if (absl::StartsWith(csv, kByteOrderMark))
+  if (absl::StartsWith(csv, kByteOrderMark)) {
     return LineError(1, "a byte order mark: the file must begin with the header");
+  }
   RecordReader reader(csv);
   const absl::StatusOr<Record> header = reader.Next();
   if (!header.ok()) return header.status();

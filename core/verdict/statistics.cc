@@ -86,7 +86,7 @@ double HodgesLehmann(absl::Span<const double> values) {
 std::vector<double> HolmAdjust(absl::Span<const double> p) {
   std::vector<double> adjusted(p.size(), kNaN);
   double running = 0;
-  double left = static_cast<double>(p.size());
+  auto left = static_cast<double>(p.size());
   for (const std::size_t i : AscendingOrder(p)) {
     if (!std::isnan(p[i])) {
       running = std::min(1.0, std::max(running, left * p[i]));
@@ -99,7 +99,7 @@ std::vector<double> HolmAdjust(absl::Span<const double> p) {
 
 std::vector<bool> HolmReject(absl::Span<const double> p, double level) {
   std::vector<bool> rejected(p.size(), false);
-  double left = static_cast<double>(p.size());
+  auto left = static_cast<double>(p.size());
   for (const std::size_t i : AscendingOrder(p)) {
     if (!(p[i] <= level / left)) break;
     rejected[i] = true;

@@ -25,8 +25,9 @@ absl::StatusOr<Json> ParseStrictJson(absl::string_view what, absl::string_view t
     if (event == Json::parse_event_t::object_end) open_objects.pop_back();
     if (event == Json::parse_event_t::key && fault.empty()) {
       const std::string key = value.get<std::string>();
-      if (!open_objects.back().insert(key).second)
+      if (!open_objects.back().insert(key).second) {
         fault = absl::StrCat("key ", PrintableText(key, 80), " is given twice");
+      }
     }
     if (depth > kMaxDepth && fault.empty()) fault = absl::StrCat("nested deeper than ", kMaxDepth, " levels");
     return true;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/sha256.h"
+#include "absl/strings/str_cat.h"
 #include "core/verdict/json.h"
 #include "core/verdict/recompute.h"
 #include "tests/unit/verdict/verdict_testing.h"
@@ -24,12 +24,12 @@ void ExpectHolds(const json& got, const json& want, const std::string& path) {
     ASSERT_TRUE(got.is_object());
     for (const auto& [key, value] : want.items()) {
       ASSERT_TRUE(got.contains(key)) << key;
-      ExpectHolds(got[key], value, path + "." + key);
+      ExpectHolds(got[key], value, absl::StrCat(path, ".", key));
     }
   } else if (want.is_array()) {
     ASSERT_TRUE(got.is_array());
     ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < want.size(); ++i) ExpectHolds(got[i], want[i], path + "[" + std::to_string(i) + "]");
+    for (std::size_t i = 0; i < want.size(); ++i) ExpectHolds(got[i], want[i], absl::StrCat(path, "[", i, "]"));
   } else if (want.is_number_float()) {
     ASSERT_TRUE(got.is_number());
     EXPECT_NEAR(got.get<double>(), want.get<double>(), kTolerance);

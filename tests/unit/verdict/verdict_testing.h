@@ -3,6 +3,7 @@
 #define KEVAL_TESTS_UNIT_VERDICT_VERDICT_TESTING_H_
 
 #include <cmath>
+#include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -56,6 +57,7 @@ inline std::vector<Sample> MakeSamples(const std::vector<MadeSeries>& all) {
 // `n` values around `mean`, alternately `spread` above and below.
 inline std::vector<double> Around(double mean, double spread, int n) {
   std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(n));
   for (int i = 0; i < n; ++i) values.push_back(mean + (i % 2 == 0 ? spread : -spread));
   return values;
 }
