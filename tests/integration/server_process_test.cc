@@ -285,7 +285,7 @@ TEST_F(ServerProcessTest, MemoryOfALargeRequestComesBack) {
     operand->set_data(std::string(bytes, '\0'));
   };
   set(inputs->mutable_hidden(), v1::DATA_TYPE_FLOAT32, {kTokens, kWidth}, 4 * kTokens * kWidth);
-  set(inputs->mutable_weight(), v1::DATA_TYPE_FLOAT32, {4, kWidth}, 4 * 4 * kWidth);
+  set(inputs->mutable_weight(), v1::DATA_TYPE_FLOAT32, {4, kWidth}, std::int64_t{16} * kWidth);
   set(inputs->mutable_targets(), v1::DATA_TYPE_INT32, {kTokens}, 4 * kTokens);
   set(inputs->mutable_grad_logp(), v1::DATA_TYPE_FLOAT32, {kTokens}, 4 * kTokens);
   const auto call = [&] {
