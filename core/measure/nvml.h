@@ -26,8 +26,8 @@ struct DeviceReading {
 };
 
 // Whether `reasons` make a block's times unfit: the hardware or a thermal limit slowed the clocks. The software power
-// cap is not among them: under steady load it is the device's normal state, the same for both arms, and an arm that
-// draws more power pays for it in production too. It is recorded with every block all the same.
+// cap is not among them: large shapes reach it under steady load, and an arm that draws more power pays for it in
+// production too. It is recorded with every block all the same.
 bool IsThrottled(std::uint64_t reasons);
 
 // "thermal (software), power brake" and so on; "none" for 0.
