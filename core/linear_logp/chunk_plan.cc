@@ -32,8 +32,9 @@ absl::StatusOr<ChunkPlan> MakeChunkPlan(std::int64_t num_tokens, std::int64_t hi
     const absl::Status status = CheckAtLeast(field, value_and_least.first, value_and_least.second);
     if (!status.ok()) return status;
   }
-  if (!CheckedMultiply(num_tokens, hidden_size))
+  if (!CheckedMultiply(num_tokens, hidden_size)) {
     return InvalidField("hidden_size", absl::StrCat(hidden_size), kTooLarge);
+  }
   const std::optional<std::int64_t> table_elements = CheckedMultiply(vocab_size, hidden_size);
   if (!table_elements || !CheckedMultiply(num_tokens, vocab_size)) {
     return InvalidField("vocab_size", absl::StrCat(vocab_size), kTooLarge);
