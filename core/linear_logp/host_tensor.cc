@@ -56,7 +56,7 @@ at::ScalarType TorchType(DType dtype) {
   return at::kFloat;  // Unreachable: the switch names every enumerator.
 }
 
-at::Tensor ToDevice(const HostTensor& tensor, std::vector<std::int64_t> shape, c10::Device device) {
+at::Tensor ToDevice(const HostTensor& tensor, const std::vector<std::int64_t>& shape, c10::Device device) {
   const at::TensorOptions options = at::TensorOptions().dtype(TorchType(tensor.spec.dtype));
   std::int64_t elements = 1;
   for (const std::int64_t dimension : shape) elements *= dimension;

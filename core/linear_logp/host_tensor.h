@@ -15,7 +15,7 @@ at::ScalarType TorchType(DType dtype);
 // `tensor` on `device`, contiguous, as [shape...]. On a CPU the result reads the host memory itself where that is
 // aligned to 64 bytes (which must then outlive it), else a copy: a product over differently aligned memory may round
 // differently, and the same input must give the same bits.
-at::Tensor ToDevice(const HostTensor& tensor, std::vector<std::int64_t> shape, c10::Device device);
+at::Tensor ToDevice(const HostTensor& tensor, const std::vector<std::int64_t>& shape, c10::Device device);
 
 // `tensor` in host memory, contiguous, declared as `shape`. Waits for the device.
 HostTensor ToHost(const at::Tensor& tensor, std::vector<std::int64_t> shape);
