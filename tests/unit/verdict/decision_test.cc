@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,15 +17,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-constexpr double kSpread = 0.0005;
-
-// A job of `rounds` rounds: primary and guard with the given gains, and a quiet control.
-std::vector<MadeSeries> Job(double primary, double guard, int rounds = 6) {
-  return {{.name = "s1", .values = Around(primary, kSpread, rounds)},
-          {.name = "s2", .role = Role::kGuard, .values = Around(guard, kSpread, rounds)},
-          {.name = "ctl", .role = Role::kControl, .values = Around(0, kSpread, rounds)}};
-}
 
 Outcome MustDecide(const std::vector<Sample>& samples, const Config& config = {}, const Evidence& evidence = {}) {
   const auto outcome = Decide(samples, config, evidence);
@@ -301,14 +291,6 @@ TEST(Decide, NonInferiorIsKnownAtBudgetToo) {
   EXPECT_EQ(ExitCode(outcome.verdict, outcome.reason, "", outcome.non_inferior, Require::kNoRegression), 0);
 }
 
-// Loses rounds of a series by throttling all but two quads of each; both arms alike.
-void Lose(const std::string& series, const std::vector<int>& rounds, std::vector<Sample>* samples) {
-  for (Sample& sample : *samples) {
-    const bool lost = std::find(rounds.begin(), rounds.end(), sample.round) != rounds.end();
-    if (lost && sample.series == series && sample.quad == 0) sample.throttled = true;
-  }
-}
-
 TEST(Decide, ShortSeriesMakesNoVerdict) {
   std::vector<Sample> samples = MakeSamples(Job(.03, 0, 6));
   Lose("s2", {1, 2}, &samples);  // n = 4 < ⌈0.8·6⌉ = 5.
@@ -443,59 +425,6 @@ TEST(Decide, DetailCarriesNoControlSequenceOfAName) {
   EXPECT_EQ(outcome.looks[0].regressed[0], job[0].name);
   EXPECT_THAT(outcome.detail, HasSubstr("red \\u001B[31mfail"));
   EXPECT_THAT(outcome.detail, Not(HasSubstr("\x1B")));
-}
-
-TEST(DecideSoFar, AnswersOnlyAtALook) {
-  const std::vector<Sample> all = MakeSamples(Job(.03, 0, 6));
-  for (int rounds = 1; rounds <= 6; ++rounds) {
-    std::vector<Sample> so_far;
-    for (const Sample& sample : all) {
-      if (sample.round < rounds) so_far.push_back(sample);
-    }
-    const auto outcome = DecideSoFar(so_far, Config(), {});
-    ASSERT_TRUE(outcome.ok());
-    EXPECT_EQ(outcome->has_value(), rounds == 6) << rounds;
-  }
-}
-
-TEST(DecideSoFar, GoesOnWhileLooksRemainAndStopsAtTheLast) {
-  std::vector<MadeSeries> job = Job(0, 0, 24);
-  job[0].values = Around(.005, .02, 24);
-  const std::vector<Sample> all = MakeSamples(job);
-  for (const int rounds : {6, 7, 10, 16, 23, 24}) {
-    std::vector<Sample> so_far;
-    for (const Sample& sample : all) {
-      if (sample.round < rounds) so_far.push_back(sample);
-    }
-    const auto outcome = DecideSoFar(so_far, Config(), {});
-    ASSERT_TRUE(outcome.ok());
-    ASSERT_EQ(outcome->has_value(), rounds == 24) << rounds;
-    if (outcome->has_value()) {
-      EXPECT_EQ((*outcome)->reason, "BUDGET");
-    }
-  }
-}
-
-TEST(DecideSoFar, MissingRoundsWaitForTheNextLook) {
-  std::vector<Sample> samples = MakeSamples(Job(.03, 0, 6));
-  Lose("s2", {1, 2}, &samples);
-  const auto outcome = DecideSoFar(samples, Config(), {});
-  ASSERT_TRUE(outcome.ok());
-  EXPECT_FALSE(outcome->has_value());
-}
-
-TEST(DecideSoFar, FailureEndsTheJobAtOnce) {
-  const auto outcome = DecideSoFar(MakeSamples(Job(.03, 0, 2)), Config(), {.failure = "CANDIDATE_HUNG"});
-  ASSERT_TRUE(outcome.ok());
-  ASSERT_TRUE(outcome->has_value());
-  EXPECT_EQ((*outcome)->verdict, "FAILED");
-}
-
-TEST(TakeLooks, ShowsEveryLookReached) {
-  const auto looks = TakeLooks(MakeSamples(Job(.03, 0, 12)), Config());
-  ASSERT_TRUE(looks.ok());
-  ASSERT_EQ(looks->size(), 2U);
-  EXPECT_EQ((*looks)[1].R, 10);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #ifndef KEVAL_TESTS_UNIT_VERDICT_VERDICT_TESTING_H_
 #define KEVAL_TESTS_UNIT_VERDICT_VERDICT_TESTING_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <fstream>
@@ -60,6 +61,23 @@ inline std::vector<double> Around(double mean, double spread, int n) {
   values.reserve(static_cast<std::size_t>(n));
   for (int i = 0; i < n; ++i) values.push_back(mean + (i % 2 == 0 ? spread : -spread));
   return values;
+}
+
+inline constexpr double kSpread = 0.0005;
+
+// A job of `rounds` rounds: primary and guard with the given gains, and a quiet control.
+inline std::vector<MadeSeries> Job(double primary, double guard, int rounds = 6) {
+  return {{.name = "s1", .values = Around(primary, kSpread, rounds)},
+          {.name = "s2", .role = Role::kGuard, .values = Around(guard, kSpread, rounds)},
+          {.name = "ctl", .role = Role::kControl, .values = Around(0, kSpread, rounds)}};
+}
+
+// Loses rounds of a series by throttling all but two quads of each; both arms alike.
+inline void Lose(const std::string& series, const std::vector<int>& rounds, std::vector<Sample>* samples) {
+  for (Sample& sample : *samples) {
+    const bool lost = std::find(rounds.begin(), rounds.end(), sample.round) != rounds.end();
+    if (lost && sample.series == series && sample.quad == 0) sample.throttled = true;
+  }
 }
 
 }  // namespace keval::verdict
