@@ -1,5 +1,6 @@
 #include "core/contract/arm.h"
 
+#include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -21,6 +22,19 @@ using linear_logp::VariantInputs;
 using linear_logp::Want;
 
 at::Tensor ToHost(const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kCPU) : tensor; }
+
+// What of a thread's autocast state can be asked: all that P10 names but the nesting.
+struct AutocastState {
+  bool enabled;
+  at::ScalarType dtype;
+  bool cache;
+  friend bool operator==(const AutocastState&, const AutocastState&) = default;
+};
+
+AutocastState ReadAutocast(c10::DeviceType device) {
+  return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device),
+          at::autocast::is_autocast_cache_enabled()};
+}
 
 // Copies of a case's inputs, to see and undo what a variant does to them.
 class InputGuard {
@@ -78,6 +92,8 @@ void Arm::Guard(Outcome* outcome, const Call& call) const {
       if (!status.ok()) throw linear_logp::Stopped{status};
     }
     call();
+  } catch (const linear_logp::Stopped&) {
+    throw;  // The caller is to stop: nothing that the variant did wrong.
   } catch (const c10::Error& error) {
     outcome->error = absl::StrCat("threw: ", error.what_without_backtrace());
   } catch (const std::exception& error) {
@@ -103,6 +119,7 @@ Outcome Arm::Run(const Case& test_case, Want want) const {
   InputGuard guard(test_case.inputs);
   Guard(&outcome, [&] {
     const AutocastScope autocast(TorchDeviceType(device_), options.autocast);
+    const AutocastState found = ReadAutocast(TorchDeviceType(device_));
     VariantInputs forward_inputs = test_case.inputs;
     forward_inputs.grad_logp = at::Tensor();
     {
@@ -113,6 +130,7 @@ Outcome Arm::Run(const Case& test_case, Want want) const {
       const OpTraceScope trace(&outcome.backward_ops);
       outcome.gradients = variant_->Backward(test_case.inputs, options, want, check_, &outcome.backward_dispatch);
     }
+    outcome.changed_autocast = !(ReadAutocast(TorchDeviceType(device_)) == found);
     outcome.logp = ToHost(outcome.logp);
     Gradients& gradients = outcome.gradients;
     gradients = {ToHost(gradients.grad_hidden), ToHost(gradients.grad_weight), ToHost(gradients.grad_bias)};

@@ -21,7 +21,8 @@ struct Outcome {
   linear_logp::Dispatch backward_dispatch;
   OpList forward_ops;
   OpList backward_ops;
-  std::string changed_input;  // Name of an input that the call wrote to; it was restored.
+  std::string changed_input;      // Name of an input that the call wrote to; it was restored.
+  bool changed_autocast = false;  // The call left the thread's autocast state another than it found.
 
   bool Ran() const { return declined.empty() && error.empty(); }
 };

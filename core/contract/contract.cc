@@ -59,6 +59,8 @@ Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm) {
   Tally tally(line.id, line.of_both ? "both" : arm.name());
   try {
     line.check(evidence, arm, &tally);
+  } catch (const linear_logp::Stopped&) {
+    throw;
   } catch (const c10::Error& error) {
     tally.Fail("", absl::StrCat("threw: ", error.what_without_backtrace()));
   } catch (const std::exception& error) {
