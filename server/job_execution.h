@@ -85,7 +85,6 @@ class JobExecution {
   absl::Status Commit(JobChange change);
 
   const Surroundings at_;
-  std::string principal_;
   v1::BenchmarkJob job_;
   int idle_restarts_;
   bool stopped_clean_;

@@ -1,5 +1,6 @@
 #include "server/job_runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <system_error>
@@ -29,9 +30,11 @@ JobRunner::JobRunner(JobStore* store, CollectorFactory collectors, std::vector<B
 JobRunner::~JobRunner() { Drain(); }
 
 absl::Status JobRunner::Start() {
-  const auto running = store_->CountInState(v1::BenchmarkJob::RUNNING);
-  if (!running.ok()) return running.status();
-  if (*running > 0) spdlog::info("{} benchmark jobs are taken up again", *running);
+  for (const auto state : {v1::BenchmarkJob::RUNNING, v1::BenchmarkJob::QUEUED}) {
+    const auto jobs = store_->JobsInState(state);
+    if (!jobs.ok()) return jobs.status();
+    for (const StoredJob& job : *jobs) ReportTakenUp(job.job);
+  }
   for (const auto& slot : slots_) {
     slot->collector = collectors_(slot->device.info);
     try {
@@ -41,6 +44,17 @@ absl::Status JobRunner::Start() {
     }
   }
   return absl::OkStatus();
+}
+
+void JobRunner::ReportTakenUp(const v1::BenchmarkJob& job) const {
+  const std::string& device = job.spec().target().device();
+  const bool served =
+      std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) { return slot->device.info.name() == device; });
+  if (!served) {
+    spdlog::warn("{} waits for device {}, which runs no benchmarks here now", job.name(), device);
+  } else if (job.state() == v1::BenchmarkJob::RUNNING) {
+    spdlog::info("{} is taken up again after {} rounds", job.name(), job.rounds_done());
+  }
 }
 
 void JobRunner::Serve(Slot* slot) {

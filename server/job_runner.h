@@ -58,6 +58,8 @@ class JobRunner {
     std::thread thread;
   };
 
+  // A job whose device is gone is left as it is, for the day the device is back; the log says so.
+  void ReportTakenUp(const v1::BenchmarkJob& job) const;
   void Serve(Slot* slot);
   // Runs `job` until it ends or has to stop.
   absl::Status Execute(Slot* slot, const StoredJob& job, bool resumed);

@@ -4,9 +4,12 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "server/worker/worker_crew.h"
 
 namespace keval::server {
@@ -16,6 +19,19 @@ using worker::Reply;
 using worker::Request;
 using worker::Seat;
 using worker::WorkerCrew;
+
+// Hexadecimal; "" where the file can't be read.
+std::string FileSha256(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return "";
+  Sha256 hash;
+  std::vector<char> piece(std::size_t{1} << 20);
+  do {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    hash.Update(piece.data(), static_cast<std::size_t>(file.gcount()));
+  } while (file);
+  return hash.FinishHex();
+}
 
 constexpr int kPrepareLimitBlocks = 2;   // Prepare makes about as many calls as a block, and fills the inputs.
 constexpr int kContractLimitBlocks = 5;  // Its rows may all come at its end.
@@ -458,6 +474,8 @@ absl::StatusOr<Collected<std::map<std::string, std::string>>> WorkerRoundCollect
       status = crew.FailAsHarness(Seat::kBase, "answered something else to a description");
     } else {
       facts.insert(reply->environment().facts().begin(), reply->environment().facts().end());
+      // Both arms are variants of this one program.
+      if (std::string hash = FileSha256(options_.worker_program); !hash.empty()) facts["worker_sha256"] = hash;
     }
   }
   return crew.Finish(status, std::move(facts));
