@@ -53,8 +53,9 @@ absl::Status TakeOperands(const std::string& path, const std::vector<NamedTensor
     *found->second = Operand(named.tensor);
   }
   for (const char* name : {"hidden", "weight", "targets"}) {
-    if (!operands.at(name)->given())
+    if (!operands.at(name)->given()) {
       return InvalidField(name, "what is left out", absl::StrCat("in ", PrintableText(path)));
+    }
   }
   if (!params->grad_logp.given() && !params->want.empty()) {
     return InvalidField("want", "a gradient", "left out where the file has no grad_logp");
@@ -108,8 +109,9 @@ std::string ResultText(const std::string& out, const GradientResult& result, con
     if (non_finite > 0) absl::StrAppend(&text, ", ", non_finite, " not finite");
     if (named.name == "logp") {
       const std::int64_t shown = std::min(kMaxPrintedLineValues, named.tensor.num_elements());
-      for (std::int64_t i = 0; i < shown; ++i)
+      for (std::int64_t i = 0; i < shown; ++i) {
         absl::StrAppend(&text, i == 0 ? ": " : ", ", DoubleText(named.tensor.At(i)));
+      }
       if (shown < named.tensor.num_elements()) text += ", …";
     }
     text += "\n";
@@ -147,9 +149,9 @@ std::function<void(const std::string&)> OneOf(const std::string& flag, std::map<
   return [=](const std::string& text) {
     const auto found = values.find(text);
     if (found == values.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, value] : values) names.push_back(name);
-      throw CLI::ValidationError(flag, absl::StrCat(PrintableText(text, 256), " must be ", absl::StrJoin(names, ", ")));
+      const std::string names =
+          absl::StrJoin(values, ", ", [](std::string* out, const auto& entry) { out->append(entry.first); });
+      throw CLI::ValidationError(flag, absl::StrCat(PrintableText(text, 256), " must be one of ", names));
     }
     set(found->second);
   };

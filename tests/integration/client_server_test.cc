@@ -1,0 +1,102 @@
+// The client library and the command line against a kevald that refuses, or that dies.
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "keval/client.h"
+#include "keval/status.h"
+#include "tests/integration/cli_process.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace keval {
+namespace {
+
+using test_support::CliProcess;
+using test_support::CliResult;
+using test_support::ServerProcess;
+using Json = nlohmann::json;
+
+class ClientServerTest : public ::testing::Test {
+ protected:
+  void StartServer(const std::string& listen) {
+    auto server = ServerProcess::Start(
+        {.program = KEVAL_BIN_DIR "/kevald", .folder = folder_.path(), .arguments = {"--listen", listen}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::make_unique<ServerProcess>(*std::move(server));
+  }
+
+  testing::TempDir folder_;
+  testing::TempDir cli_folder_;
+  std::unique_ptr<ServerProcess> server_;
+};
+
+// Case 14: 1 GiB whose header declares a wrong width.
+TEST_F(ClientServerTest, AWrongWidthEndsALargeUploadAtOnce) {
+  StartServer("127.0.0.1:0");
+  const auto client = Client::Connect(server_->control());
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE(client->GetServerInfo().ok());
+  constexpr std::int64_t kTokens = std::int64_t{1} << 20;
+  constexpr std::int64_t kWidth = 256;
+  // calloc: the pages exist when they are sent, which for most of them is never.
+  const std::unique_ptr<void, decltype(&std::free)> hidden(std::calloc(kTokens, kWidth * 4), &std::free);
+  const std::vector<float> weight(8 * (kWidth - 1));
+  const std::vector<std::int64_t> targets(kTokens);
+  const float upstream = 1;
+  GradientParams params;
+  params.hidden = TensorView{DType::kFloat32, {kTokens, kWidth}, {}, hidden.get()};
+  params.weight = TensorView{DType::kFloat32, {8, kWidth - 1}, {}, weight.data()};
+  params.targets = TensorView{DType::kInt64, {kTokens}, {}, targets.data()};
+  params.grad_logp = TensorView{DType::kFloat32, {kTokens}, {0}, &upstream};
+  std::int64_t before = 0;
+  for (int i = 0; i < 20; ++i) {
+    const absl::Time start = absl::Now();
+    const auto result = client->Gradient(params);
+    EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
+    ASSERT_TRUE(GetFieldViolation(result.status()).has_value());
+    EXPECT_EQ(GetFieldViolation(result.status())->field, "hidden");
+    if (i == 4) before = server_->ResidentBytes();  // Its buffers are warm by now.
+  }
+  EXPECT_LT(server_->ResidentBytes(), before + (std::int64_t{32} << 20));
+  EXPECT_TRUE(client->GetServerInfo().ok());
+}
+
+// A job outlives its server, and the command that follows it outlives both.
+TEST_F(ClientServerTest, ARunGoesOnWhenTheServerComesBack) {
+  StartServer("127.0.0.1:0");
+  const std::string address = server_->control();
+  const std::string spec = cli_folder_.path() + "/spec.yaml";
+  std::ofstream(spec) << R"(
+primaries: [{num_tokens: 128, hidden_size: 64, vocab_size: 1024}]
+margins: {primary: 0.5}
+procedure: {looks: [4], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 3, timed_repetitions: 1}
+)";
+  CliProcess process(cli_folder_.path(), {"run", spec, "--require", "any", "--json"}, {{"KEVAL_SERVER", address}});
+  const absl::Time deadline = absl::Now() + absl::Seconds(120);
+  while (!absl::StrContains(process.Err(), "round ") && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+  ASSERT_TRUE(absl::StrContains(process.Err(), "round ")) << process.Err();
+  server_->Signal(SIGKILL);
+  ASSERT_TRUE(server_->Wait(absl::Seconds(10)).has_value());
+  StartServer(address);
+  const CliResult run = process.Wait(absl::Seconds(200));
+  EXPECT_EQ(run.code, 0) << run.err;
+  const Json job = Json::parse(run.out, nullptr, false);
+  ASSERT_TRUE(job.is_object()) << run.out << run.err;
+  EXPECT_EQ(job["state"], "DONE");
+}
+
+}  // namespace
+}  // namespace keval
