@@ -48,6 +48,11 @@ function(keval_program name)
   target_link_libraries(${name} PRIVATE keval_flags ${ARG_LINK})
 endfunction()
 
+# Every unit test and what it needs: all that the sanitizer presets build in CI.
+if(KEVAL_BUILD_TESTS)
+  add_custom_target(keval_unit_tests)
+endif()
+
 # keval_test(NAME SOURCES ... LINK targets... [LABELS unit|integration|...] [TIMEOUT seconds] [ENVIRONMENT k=v...])
 # One GoogleTest program; each TEST becomes a ctest case. A program with no test fails at discovery.
 function(keval_test name)
@@ -61,6 +66,9 @@ function(keval_test name)
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_link_libraries(${name} PRIVATE keval_flags ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  if("unit" IN_LIST ARG_LABELS)
+    add_dependencies(keval_unit_tests ${name})
+  endif()
   target_compile_definitions(${name} PRIVATE
     KEVAL_TEST_CASES_DIR="${KEVAL_TEST_SOURCE_DIR}/tests/cases" KEVAL_BIN_DIR="${KEVAL_TEST_BIN_DIR}"
     KEVAL_SOURCE_DIR="${KEVAL_TEST_SOURCE_DIR}")
