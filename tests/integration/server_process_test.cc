@@ -166,10 +166,25 @@ TEST_F(ServerProcessTest, OpenWatchesAndAnOpenUploadDoNotHoldTheExit) {
   const auto stub = v1::LinearLogpService::NewStub(Connect(server.control()));
   grpc::ClientContext upload_context;
   auto upload = stub->StreamGradient(&upload_context);
-  v1::StreamGradientRequest header;
-  *header.mutable_header() = PlainRequest();
-  header.mutable_header()->mutable_inputs()->mutable_hidden()->clear_source();
-  ASSERT_TRUE(upload->Write(header));
+  v1::StreamGradientRequest message;
+  *message.mutable_header() = PlainRequest();
+  v1::Operand* const hidden = message.mutable_header()->mutable_inputs()->mutable_hidden();
+  const std::int64_t row_bytes = 4 * hidden->spec().shape(1);
+  hidden->clear_source();
+  hidden->mutable_spec()->set_shape(0, 64 * kMiB / row_bytes);
+  for (v1::Operand* per_token : {message.mutable_header()->mutable_inputs()->mutable_targets(),
+                                 message.mutable_header()->mutable_inputs()->mutable_grad_logp()}) {
+    per_token->clear_source();
+    per_token->mutable_spec()->set_shape(0, hidden->spec().shape(0));
+  }
+  ASSERT_TRUE(upload->Write(message));
+  message.Clear();
+  message.set_data(std::string(kMiB, '\0'));
+  // More than the transport holds by itself, so the server is inside the call once all of it is written.
+  for (int i = 0; i < 32; ++i) {
+    message.set_offset(static_cast<std::uint64_t>(i) * kMiB);
+    ASSERT_TRUE(upload->Write(message));
+  }
 
   server.Signal(SIGTERM);
   for (auto& [context, watch] : watches) {
