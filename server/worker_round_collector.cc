@@ -10,14 +10,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
+#include "server/worker/arm_calls.h"
 #include "server/worker/worker_crew.h"
 
 namespace keval::server {
 namespace {
 
+using worker::kPrepareLimitBlocks;
+using worker::PrepareArm;
+using worker::ReleaseArm;
 using worker::Reply;
 using worker::Request;
 using worker::Seat;
+using worker::TimeBlock;
+using worker::Work;
 using worker::WorkerCrew;
 
 // Hexadecimal; "" where the file can't be read.
@@ -33,7 +39,6 @@ std::string FileSha256(const std::string& path) {
   return hash.FinishHex();
 }
 
-constexpr int kPrepareLimitBlocks = 2;   // Prepare makes about as many calls as a block, and fills the inputs.
 constexpr int kContractLimitBlocks = 5;  // Its rows may all come at its end.
 
 // What a random choice of a job is for.
@@ -62,81 +67,6 @@ std::vector<Seat> Shuffled(std::vector<Seat> seats, std::uint64_t bits) {
     bits = Mix(bits);
   }
   return seats;
-}
-
-// Of one arm in one series.
-struct Work {
-  WorkShape shape;
-  DiagnosticRegion region = DiagnosticRegion::kForwardBackward;
-  std::uint64_t input_seed = 0;
-  bool measure_peak = false;
-};
-
-worker::Region RegionOf(DiagnosticRegion region) {
-  switch (region) {
-    case DiagnosticRegion::kBackward:
-      return worker::BACKWARD;
-    case DiagnosticRegion::kWeightGradient:
-      return worker::WEIGHT_GRADIENT;
-    default:
-      return worker::FORWARD_BACKWARD;
-  }
-}
-
-absl::StatusOr<worker::Prepared> Prepare(const JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
-  Request request;
-  worker::Prepare& prepare = *request.mutable_prepare();
-  prepare.set_variant(crew->VariantOf(seat));
-  prepare.set_base_variant(arms.base_variant);
-  prepare.set_region(RegionOf(work.region));
-  prepare.set_input_seed(work.input_seed);
-  prepare.set_force_variant(arms.force_variant);
-  prepare.set_measure_peak(work.measure_peak);
-  worker::Shape& shape = *prepare.mutable_shape();
-  shape.set_num_tokens(work.shape.num_tokens);
-  shape.set_hidden_size(work.shape.hidden_size);
-  shape.set_vocab_size(work.shape.vocab_size);
-  shape.set_dtype(std::string(DTypeName(work.shape.dtype)));
-  shape.set_bias(work.shape.bias);
-  shape.set_autocast(work.shape.autocast);
-  shape.set_chunk_elems(work.shape.chunk_elems);
-  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-  if (!turn.ok()) {
-    return turn.status();
-  }
-  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
-  if (!reply.ok()) {
-    return reply.status();
-  }
-  if (!reply->has_prepared()) {
-    return crew->FailAsHarness(seat, "answered something else to a preparation");
-  }
-  return reply->prepared();
-}
-
-// Lets go of the arm's tensors, for the next series has to fit too.
-absl::Status Release(Seat seat, WorkerCrew* crew) {
-  Request request;
-  request.mutable_prepare();
-  return crew->Ask(seat, request, crew->hang_timeout()).status();
-}
-
-absl::StatusOr<worker::BlockDone> RunBlock(int discarded, int timed, Seat seat, WorkerCrew* crew) {
-  Request request;
-  worker::RunBlock& block = *request.mutable_run_block();
-  block.set_discarded_repetitions(discarded);
-  block.set_timed_repetitions(timed);
-  for (const int id : crew->process_ids()) {
-    block.add_own_process_ids(id);
-  }
-  absl::StatusOr<Reply> reply = crew->Ask(seat, request, crew->hang_timeout());
-  if (!reply.ok()) {
-    return reply.status();
-  }
-  if (!reply->has_block_done() || reply->block_done().ns_size() != timed) {
-    return crew->FailAsHarness(seat, "answered something else to a block");
-  }
-  return reply->block_done();
 }
 
 DeviceReading ReadingOf(const worker::DeviceReading& reading) {
@@ -173,7 +103,7 @@ absl::Status CollectQuads(const QuadPlan& plan, WorkerCrew* crew, std::vector<ve
       const bool outer = pos == 0 || pos == 3;
       const bool is_base = outer == base_first;
       absl::StatusOr<worker::BlockDone> block =
-          RunBlock(plan.discarded, plan.timed, is_base ? Seat::kBase : plan.second, crew);
+          TimeBlock(plan.discarded, plan.timed, is_base ? Seat::kBase : plan.second, crew);
       if (!block.ok()) {
         return block.status();
       }
@@ -192,11 +122,11 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
                            RoundData* data) {
   const Seat second = run.role == verdict::Role::kControl ? Seat::kBaseCopy : Seat::kCandidate;
   const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kInputs, round, index), true};
-  absl::StatusOr<worker::Prepared> base = Prepare(arms, work, Seat::kBase, crew);
+  absl::StatusOr<worker::Prepared> base = PrepareArm(arms, work, Seat::kBase, crew);
   if (!base.ok()) {
     return base.status();
   }
-  absl::StatusOr<worker::Prepared> other = Prepare(arms, work, second, crew);
+  absl::StatusOr<worker::Prepared> other = PrepareArm(arms, work, second, crew);
   if (!other.ok()) {
     return other.status();
   }
@@ -213,10 +143,10 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
   if (absl::Status status = CollectQuads(plan, crew, &data->samples, &data->blocks); !status.ok()) {
     return status;
   }
-  if (absl::Status status = Release(Seat::kBase, crew); !status.ok()) {
+  if (absl::Status status = ReleaseArm(Seat::kBase, crew); !status.ok()) {
     return status;
   }
-  return Release(second, crew);
+  return ReleaseArm(second, crew);
 }
 
 double Median(std::vector<double> values) {
@@ -229,14 +159,14 @@ double Median(std::vector<double> values) {
 absl::StatusOr<double> TimeBase(WorkerCrew* crew) {
   constexpr double kLongNs = 0.25e9;
   constexpr int kCalls = 5;
-  absl::StatusOr<worker::BlockDone> first = RunBlock(0, 1, Seat::kBase, crew);
+  absl::StatusOr<worker::BlockDone> first = TimeBlock(0, 1, Seat::kBase, crew);
   if (!first.ok()) {
     return first.status();
   }
   if (static_cast<double>(first->ns(0)) > kLongNs) {
     return static_cast<double>(first->ns(0));
   }
-  absl::StatusOr<worker::BlockDone> more = RunBlock(1, kCalls, Seat::kBase, crew);
+  absl::StatusOr<worker::BlockDone> more = TimeBlock(1, kCalls, Seat::kBase, crew);
   if (!more.ok()) {
     return more.status();
   }
@@ -248,7 +178,7 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
   int index = 0;
   for (const SeriesRun& run : series) {
     const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kPilot, 0, index++), true};
-    absl::StatusOr<worker::Prepared> prepared = Prepare(arms, work, Seat::kBase, crew);
+    absl::StatusOr<worker::Prepared> prepared = PrepareArm(arms, work, Seat::kBase, crew);
     if (!prepared.ok()) {
       return prepared.status();
     }
@@ -270,7 +200,7 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
 absl::StatusOr<ProfileData::Arm> CollectCounts(const JobArms& arms, const SeriesRun& run, int index, Seat seat,
                                                WorkerCrew* crew) {
   const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kProfile, 0, index), false};
-  if (absl::Status status = Prepare(arms, work, seat, crew).status(); !status.ok()) {
+  if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
     return status;
   }
   Request request;
@@ -289,7 +219,7 @@ absl::StatusOr<ProfileData::Arm> CollectCounts(const JobArms& arms, const Series
   ProfileData::Arm counts;
   counts.ops.insert(reply->profiled().ops().begin(), reply->profiled().ops().end());
   counts.kernels.insert(reply->profiled().kernels().begin(), reply->profiled().kernels().end());
-  if (absl::Status status = Release(seat, crew); !status.ok()) {
+  if (absl::Status status = ReleaseArm(seat, crew); !status.ok()) {
     return status;
   }
   return counts;
@@ -436,7 +366,7 @@ absl::StatusOr<Collected<std::vector<verdict::Sample>>> WorkerRoundCollector::Di
     const Work work = {run.shape, run.region, Draw(arms.seed, kDiagnose, 0, index), false};
     for (const Seat seat : {Seat::kBase, Seat::kCandidate}) {
       if (status.ok()) {
-        status = Prepare(arms, work, seat, &crew).status();
+        status = PrepareArm(arms, work, seat, &crew).status();
       }
     }
     const QuadPlan plan = {run.name,
@@ -452,7 +382,7 @@ absl::StatusOr<Collected<std::vector<verdict::Sample>>> WorkerRoundCollector::Di
     }
     for (const Seat seat : {Seat::kBase, Seat::kCandidate}) {
       if (status.ok()) {
-        status = Release(seat, &crew);
+        status = ReleaseArm(seat, &crew);
       }
     }
   }

@@ -1,0 +1,78 @@
+#include "server/worker/arm_calls.h"
+
+#include <string>
+
+#include "base/dtype.h"
+
+namespace keval::worker {
+namespace {
+
+Region RegionOf(server::DiagnosticRegion region) {
+  switch (region) {
+    case server::DiagnosticRegion::kBackward:
+      return BACKWARD;
+    case server::DiagnosticRegion::kWeightGradient:
+      return WEIGHT_GRADIENT;
+    default:
+      return FORWARD_BACKWARD;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
+  Request request;
+  Prepare& prepare = *request.mutable_prepare();
+  prepare.set_variant(crew->VariantOf(seat));
+  prepare.set_base_variant(arms.base_variant);
+  prepare.set_region(RegionOf(work.region));
+  prepare.set_input_seed(work.input_seed);
+  prepare.set_force_variant(arms.force_variant);
+  prepare.set_measure_peak(work.measure_peak);
+  Shape& shape = *prepare.mutable_shape();
+  shape.set_num_tokens(work.shape.num_tokens);
+  shape.set_hidden_size(work.shape.hidden_size);
+  shape.set_vocab_size(work.shape.vocab_size);
+  shape.set_dtype(std::string(DTypeName(work.shape.dtype)));
+  shape.set_bias(work.shape.bias);
+  shape.set_autocast(work.shape.autocast);
+  shape.set_chunk_elems(work.shape.chunk_elems);
+  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+  if (!turn.ok()) {
+    return turn.status();
+  }
+  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  if (!reply->has_prepared()) {
+    return crew->FailAsHarness(seat, "answered something else to a preparation");
+  }
+  return reply->prepared();
+}
+
+absl::Status ReleaseArm(Seat seat, WorkerCrew* crew) {
+  Request request;
+  request.mutable_prepare();
+  return crew->Ask(seat, request, crew->hang_timeout()).status();
+}
+
+absl::StatusOr<BlockDone> TimeBlock(int discarded, int timed, Seat seat, WorkerCrew* crew) {
+  Request request;
+  RunBlock& block = *request.mutable_run_block();
+  block.set_discarded_repetitions(discarded);
+  block.set_timed_repetitions(timed);
+  for (const int id : crew->process_ids()) {
+    block.add_own_process_ids(id);
+  }
+  absl::StatusOr<Reply> reply = crew->Ask(seat, request, crew->hang_timeout());
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  if (!reply->has_block_done() || reply->block_done().ns_size() != timed) {
+    return crew->FailAsHarness(seat, "answered something else to a block");
+  }
+  return reply->block_done();
+}
+
+}  // namespace keval::worker

@@ -1,0 +1,36 @@
+// What a collecting call asks of the worker in one seat: an arm made, timed, let go of.
+#ifndef KEVAL_SERVER_WORKER_ARM_CALLS_H_
+#define KEVAL_SERVER_WORKER_ARM_CALLS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/round_collector.h"
+#include "server/worker/worker.pb.h"
+#include "server/worker/worker_crew.h"
+
+namespace keval::worker {
+
+// PrepareArm makes about as many calls as a block, and fills the inputs.
+inline constexpr int kPrepareLimitBlocks = 2;
+
+// Of one arm in one series.
+struct Work {
+  server::WorkShape shape;
+  server::DiagnosticRegion region = server::DiagnosticRegion::kForwardBackward;
+  std::uint64_t input_seed = 0;
+  bool measure_peak = false;
+};
+
+// Errors of each: WorkerCrew's. PrepareArm takes a turn of its own; the others want one to be held where they compute.
+absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew);
+
+// Lets go of the arm's tensors, for the next series has to fit too.
+absl::Status ReleaseArm(Seat seat, WorkerCrew* crew);
+
+absl::StatusOr<BlockDone> TimeBlock(int discarded, int timed, Seat seat, WorkerCrew* crew);
+
+}  // namespace keval::worker
+
+#endif  // KEVAL_SERVER_WORKER_ARM_CALLS_H_
