@@ -10,6 +10,7 @@
 #include "base/field_error.h"
 #include "core/linear_logp/engine.h"
 #include "core/linear_logp/host_memory.h"
+#include "tests/support/temp_dir.h"
 
 namespace keval::linear_logp {
 namespace {
@@ -45,21 +46,18 @@ TEST(DevicesTest, TheRegistryListsTheVariantsInOrder) {
   EXPECT_THAT(names, ::testing::ElementsAre("portable_matmul_add", "portable_addmm", "materialized"));
 }
 
-// A file system of the test's own below a temporary folder.
+// A file system of the test's own: tests run side by side.
 class HostMemoryTest : public ::testing::Test {
  protected:
-  HostMemoryTest() : root_(std::filesystem::path(::testing::TempDir()) / "keval_host_memory") {
-    std::filesystem::remove_all(root_);
-    Write("proc/meminfo", "MemTotal:       8192 kB\nMemFree: 1 kB\nMemAvailable:   4096 kB\n");
-  }
-  ~HostMemoryTest() override { std::filesystem::remove_all(root_); }
+  HostMemoryTest() { Write("proc/meminfo", "MemTotal:       8192 kB\nMemFree: 1 kB\nMemAvailable:   4096 kB\n"); }
 
   void Write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
 
-  std::filesystem::path root_;
+  const testing::TempDir folder_;
+  const std::filesystem::path root_ = folder_.path();
 };
 
 TEST_F(HostMemoryTest, WithoutGroupsTheMachineDecides) {
