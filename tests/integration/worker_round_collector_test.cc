@@ -26,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/number.h"
+#include "tests/support/temp_dir.h"
 
 namespace keval::server {
 namespace {
@@ -157,6 +158,27 @@ TEST(WorkerRoundCollectorTest, EvidenceNamesPathsAndPeaks) {
   const SeriesEvidence& control = data.evidence[2];
   EXPECT_EQ(control.candidate_dispatch.variant, "portable_matmul_add");
   EXPECT_EQ(control.base_peak_bytes, control.candidate_peak_bytes);
+}
+
+// Otherwise base's own process, which runs every series, and its copy, which runs the control, find the allocator in
+// different states: 7 % between two processes of the same variant.
+TEST(WorkerRoundCollectorTest, OnACpuEveryProcessHasRunEverySeries) {
+  const testing::TempDir folder;
+  const std::string log = folder.path() + "/log";
+  setenv("KEVAL_PLANTED_LOG", log.c_str(), 1);
+  JobArms arms = Arms("planted_logs");
+  arms.base_variant = "planted_logs";
+  std::vector<SeriesRun> series = Series();
+  series[1].shape.num_tokens = 65;
+  DeviceLease lease;
+  WorkerRoundCollector collector = PlantedWorkers();
+  Value(collector.Round(arms, series, 0, &lease, Carry));
+  unsetenv("KEVAL_PLANTED_LOG");
+  std::map<std::string, std::set<std::string>> shapes_by_process;
+  std::ifstream file(log);
+  for (std::string process, tokens; file >> process >> tokens;) shapes_by_process[process].insert(tokens);
+  EXPECT_EQ(shapes_by_process.size(), 3);
+  for (const auto& [process, shapes] : shapes_by_process) EXPECT_THAT(shapes, ::testing::ElementsAre("64", "65"));
 }
 
 TEST(WorkerRoundCollectorTest, QuadOrderComesFromSeedAndRoundAlone) {

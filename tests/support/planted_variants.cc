@@ -8,12 +8,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace keval::testing {
 namespace {
@@ -142,6 +145,10 @@ std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants() 
     dispatch->fallback = true;
     dispatch->path = "another path";
     dispatch->reason = "planted";
+  });
+  plant("planted_logs", [](int, const VariantInputs& inputs, Gradients*, Dispatch*) {
+    std::ofstream(std::getenv("KEVAL_PLANTED_LOG"), std::ios::app)
+        << absl::StrCat(getpid(), " ", inputs.hidden.size(0), "\n");
   });
   return planted;
 }

@@ -25,6 +25,7 @@ namespace keval::testing {
 //   planted_changes_inputs  the first element of hidden is changed
 //   planted_changes_late    as that, from the ninth call on
 //   planted_falls_back      Backward says that it fell back
+//   planted_logs            Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants();
 
 }  // namespace keval::testing
