@@ -134,10 +134,10 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
   if (arms.device == "cpu") {
     // The process that sits this series out has its allocator's past in common with the others nevertheless: the stock
     // one keeps or returns memory by what was freed before, which changes the page faults of every later call.
-    if (absl::Status status = Prepare(arms, work, third, crew).status(); !status.ok()) {
+    if (absl::Status status = worker::PrepareArm(arms, work, third, crew).status(); !status.ok()) {
       return status;
     }
-    if (absl::Status status = Release(third, crew); !status.ok()) {
+    if (absl::Status status = worker::ReleaseArm(third, crew); !status.ok()) {
       return status;
     }
   }
