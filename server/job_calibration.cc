@@ -1,8 +1,7 @@
 #include "server/job_calibration.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
+#include "core/verdict/margin.h"
 
 namespace keval::server {
 
@@ -13,9 +12,8 @@ std::string DeviceKey(const v1::DeviceInfo& device) {
 std::vector<CalibrationPoint> CalibrationPoints(const v1::DeviceInfo& device, const verdict::Look& look) {
   std::vector<CalibrationPoint> points;
   for (const verdict::SeriesLook& series : look.series) {
-    if (series.role != verdict::Role::kControl && std::isfinite(series.L)) {
-      points.push_back({DeviceKey(device), series.L});
-    }
+    if (series.role == verdict::Role::kControl) continue;
+    for (const double mean : verdict::CalibrationMeans(series.D)) points.push_back({DeviceKey(device), mean});
   }
   return points;
 }

@@ -14,7 +14,8 @@ namespace keval::server {
 // Tells devices apart whose noise may differ: a GPU by its UUID, a CPU by its model.
 std::string DeviceKey(const v1::DeviceInfo& device);
 
-// L-hat of every primary and guard at the look that ended an A/A job.
+// What an A/A job that ended at `look` tells: L-hat of each primary and guard over each six of its rounds, for six are
+// what a job decides on at its first look, however many rounds this one took.
 std::vector<CalibrationPoint> CalibrationPoints(const v1::DeviceInfo& device, const verdict::Look& look);
 
 }  // namespace keval::server

@@ -166,6 +166,7 @@ absl::Status JobExecution::RecordEnvironment() {
 }
 
 absl::Status JobExecution::CheckContract() {
+  if (job_.spec().has_calibration()) return absl::OkStatus();  // Base against itself; it is no candidate that is asked.
   auto done = at_.store->Document(job_.name(), "contract");
   if (!done.ok()) return done.status();
   while (done->empty() && !ended_) {
@@ -412,7 +413,8 @@ absl::Status JobExecution::Lose(absl::string_view phase, int round, const WorkFa
 
 absl::Status JobExecution::FinishWithOutcome() {
   JobChange change = NewChange();
-  if (arms_.base_variant == arms_.candidate_variant && !outcome_->looks.empty()) {
+  const bool is_aa = arms_.base_variant == arms_.candidate_variant && arms_.injected_effect == 0;
+  if (is_aa && !outcome_->looks.empty()) {
     change.calibration = CalibrationPoints(at_.device, outcome_->looks.back());
   }
   return Finish({.verdict = outcome_->verdict,

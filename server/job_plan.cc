@@ -10,6 +10,7 @@
 #include "base/field_error.h"
 #include "base/number.h"
 #include "core/linear_logp/chunk_plan.h"
+#include "core/verdict/margin.h"
 #include "server/job_spec.h"
 
 namespace keval::server {
@@ -20,9 +21,6 @@ constexpr double kTimedSecondsWanted = 0.25;  // A block's timed repetitions nee
 constexpr double kSlowCallSeconds = 0.1;      // From here on one discarded repetition is enough.
 constexpr double kSlowBlockSeconds = 1;       // From here on four quads are.
 constexpr int kSlowQuads = 4;
-constexpr double kDefaultMargin = 0.01;
-constexpr double kLeastMargin = 0.005;
-constexpr double kMostMargin = 0.02;
 
 struct Repetitions {
   int quads;
@@ -49,7 +47,7 @@ void SetDelta(const v1::BenchmarkSpec& spec, absl::Span<const double> calibratio
     series->set_delta_source(absl::StrCat("spec:", key));
     return;
   }
-  series->set_delta(CalibratedMargin(calibration));
+  series->set_delta(verdict::CalibratedMargin(calibration));
   series->set_delta_source(calibration.empty() ? "default" : "calibration");
 }
 
@@ -83,16 +81,6 @@ DiagnosticRun MakeDiagnostic(const v1::JobPlan::SeriesPlan& series, absl::string
 }
 
 }  // namespace
-
-double CalibratedMargin(absl::Span<const double> calibration) {
-  if (calibration.empty()) return kDefaultMargin;
-  std::vector<double> sorted;
-  for (const double mean : calibration) sorted.push_back(std::abs(mean));
-  std::sort(sorted.begin(), sorted.end());
-  // Nearest rank: never below what was really seen.
-  const auto rank = static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(sorted.size())));
-  return std::clamp(2 * sorted[std::max<std::size_t>(rank, 1) - 1], kLeastMargin, kMostMargin);
-}
 
 v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, double>& base_ns,
                      absl::Span<const double> calibration) {

@@ -36,9 +36,6 @@ std::vector<DiagnosticRun> PlannedDiagnostics(const v1::BenchmarkSpec& spec, con
 // The decision's parameters: looks and levels of the spec, a margin for each primary and guard by name.
 verdict::Config VerdictConfig(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);
 
-// clamp(2 x 95th percentile of |L-hat|, 0.5 %, 2 %); 1 % where `calibration` is empty. In ln units.
-double CalibratedMargin(absl::Span<const double> calibration);
-
 }  // namespace keval::server
 
 #endif  // KEVAL_SERVER_JOB_PLAN_H_

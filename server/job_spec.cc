@@ -307,6 +307,20 @@ absl::Status NormalizeArm(absl::string_view path, absl::string_view fallback, co
   return InvalidField(absl::StrCat(path, ".variant"), arm->variant(), absl::StrCat("one of ", names));
 }
 
+// Both arms of a calibration are base.
+absl::Status NormalizeCalibration(v1::BenchmarkSpec* spec) {
+  if (!spec->has_calibration()) return absl::OkStatus();
+  const double effect = spec->calibration().effect();
+  if (!(std::abs(effect) <= kMaxMargin)) {
+    return InvalidField("calibration.effect", DoubleText(effect),
+                        absl::StrCat("in [-", DoubleText(kMaxMargin), ", ", DoubleText(kMaxMargin), "]"));
+  }
+  if (spec->candidate().variant().empty()) spec->mutable_candidate()->set_variant(spec->base().variant());
+  if (spec->candidate().variant() == spec->base().variant()) return absl::OkStatus();
+  return InvalidField("candidate.variant", spec->candidate().variant(),
+                      absl::StrCat(spec->base().variant(), " as base's, or empty, in a calibration"));
+}
+
 absl::Status NormalizeBudget(const SpecContext& context, v1::BenchmarkSpec* spec) {
   const double most = context.limits.max_job_device_seconds() > 0 ? context.limits.max_job_device_seconds()
                                                                   : kDefaultMaxJobDeviceSeconds;
@@ -331,6 +345,7 @@ absl::StatusOr<v1::BenchmarkSpec> NormalizeSpec(const v1::BenchmarkSpec& spec, c
   }
   out.mutable_target();
   if (auto s = NormalizeArm("base", kBaseVariant, context, out.mutable_base()); !s.ok()) return s;
+  if (auto s = NormalizeCalibration(&out); !s.ok()) return s;
   if (auto s = NormalizeArm("candidate", kCandidateVariant, context, out.mutable_candidate()); !s.ok()) return s;
   if (auto s = NormalizeShapes(&out); !s.ok()) return s;
   if (auto s = CheckMargins(out); !s.ok()) return s;
@@ -379,7 +394,8 @@ JobArms ToJobArms(const v1::BenchmarkSpec& normalized) {
           .force_variant = normalized.target().force_variant(),
           .worker_threads = normalized.procedure().worker_threads(),
           .hang_timeout_seconds = normalized.procedure().hang_timeout_seconds(),
-          .seed = normalized.seed()};
+          .seed = normalized.seed(),
+          .injected_effect = normalized.calibration().effect()};
 }
 
 }  // namespace keval::server

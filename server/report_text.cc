@@ -92,6 +92,14 @@ Json TimedRegionJson(const v1::BenchmarkSpec& spec, const Json& surroundings) {
 Json NotesJson(const JobRecord& record) {
   const v1::BenchmarkJob& job = record.job;
   Json notes = Json::array();
+  if (job.spec().has_calibration()) {
+    const double effect = job.spec().calibration().effect();
+    notes.push_back(absl::StrCat(
+        "A calibration of the procedure: both arms run ", job.spec().base().variant(), ", ",
+        effect == 0 ? std::string("and nothing was injected")
+                    : absl::StrCat("and a delay makes the effect ", DoubleText(effect), " in ln units by construction"),
+        ". The verdict says nothing of a candidate; the contract was not checked."));
+  }
   if (IsCpu(job.spec())) {
     notes.push_back(absl::StrCat("On a CPU there is no cache overwrite between repetitions; each worker computes on ",
                                  job.spec().procedure().worker_threads(),

@@ -48,6 +48,8 @@ struct JobArms {
   int worker_threads = 1;  // On a CPU.
   double hang_timeout_seconds = 120;
   std::uint64_t seed = 0;
+  // Of a calibration job, in ln units: positive slows base and its copy, negative the candidate; 0: nothing.
+  double injected_effect = 0;
 };
 
 // Why a round, pilot or check could not be collected.

@@ -18,6 +18,7 @@ void AddJobCommands(CLI::App* app, Action* action);  // submit, get, cancel, lis
 void AddWatch(CLI::App* app, Action* action);
 void AddReport(CLI::App* app, Action* action);
 void AddVerdict(CLI::App* app, Action* action);
+void AddCalibrate(CLI::App* app, Action* action);
 void AddContract(CLI::App* app, Action* action);
 void AddPlan(CLI::App* app, Action* action);
 void AddGradient(CLI::App* app, Action* action);

@@ -2,6 +2,7 @@
 #ifndef KEVAL_CLIENT_CLI_FOLLOW_H_
 #define KEVAL_CLIENT_CLI_FOLLOW_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -11,8 +12,11 @@
 
 namespace keval::cli {
 
-// Shows the job's events until it ends; returns it as it ended. CANCELLED where the session was cancelled.
-absl::StatusOr<v1::BenchmarkJob> FollowJob(const Session& session, const Client& client, const std::string& name);
+// Shows the job's events until it ends, and hands each to `on_event`; returns it as it ended. CANCELLED where the
+// session was cancelled.
+absl::StatusOr<v1::BenchmarkJob> FollowJob(
+    const Session& session, const Client& client, const std::string& name,
+    const std::function<void(const v1::JobEvent&)>& on_event = [](const v1::JobEvent&) {});
 
 }  // namespace keval::cli
 

@@ -45,6 +45,7 @@ int Main(int argc, char** argv) {
   AddWatch(&app, &action);
   AddReport(&app, &action);
   AddVerdict(&app, &action);
+  AddCalibrate(&app, &action);
   AddContract(&app, &action);
   AddPlan(&app, &action);
   AddGradient(&app, &action);

@@ -15,6 +15,7 @@
 #include "core/linear_logp/autocast.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "core/linear_logp/variant.h"
+#include "core/measure/delay.h"
 #include "core/measure/failure_text.h"
 #include "core/measure/inputs.h"
 #include "core/measure/weight_gradient.h"
@@ -60,6 +61,7 @@ struct Arm::State {
   Region region = Region::kForwardBackward;
   std::optional<InputValues> inputs;
   std::optional<WeightGradientWork> weight_gradient;
+  std::unique_ptr<Delay> delay;  // Null: none.
   Results results;
   linear_logp::Dispatch dispatch;
   std::array<Digests, 2> expected{};  // By value set; of Prepare's region.
@@ -233,6 +235,13 @@ absl::StatusOr<std::unique_ptr<Arm>> Arm::Create(const ArmSpec& spec, std::uint6
   if (!status.ok()) {
     return status;
   }
+  if (spec.delay_fraction.has_value()) {
+    absl::StatusOr<std::unique_ptr<Delay>> delay = Delay::Create(session->place(), *spec.delay_fraction);
+    if (!delay.ok()) {
+      return delay.status();
+    }
+    state->delay = *std::move(delay);
+  }
   return std::unique_ptr<Arm>(new Arm(std::move(state)));
 }
 
@@ -275,7 +284,14 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
 
 absl::Status Arm::NextInputs() { return state_->inputs->Next(); }
 
-absl::Status Arm::Run() { return state_->Call(*state_->variant, &state_->dispatch, &state_->results); }
+absl::Status Arm::Run() {
+  Delay* const delay = state_->delay.get();
+  absl::Status status = delay == nullptr ? absl::OkStatus() : delay->Begin();
+  if (status.ok()) {
+    status = state_->Call(*state_->variant, &state_->dispatch, &state_->results);
+  }
+  return status.ok() && delay != nullptr ? delay->End() : status;
+}
 
 absl::Status Arm::VerifyAndPoison() {
   State& state = *state_;

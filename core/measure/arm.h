@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -34,6 +35,7 @@ struct ArmSpec {
   linear_logp::Autocast autocast = linear_logp::Autocast::kNone;
   std::int64_t chunk_elems = 0;  // 0: the default.
   bool force_variant = false;
+  std::optional<double> delay_fraction;  // Each call has a Delay of it.
 };
 
 // Owns inputs and the last call's results on the session's device. Every call on the session's thread; the session
@@ -63,7 +65,7 @@ class Arm {
   // Puts the other set of values into the inputs; queued, not awaited. Never timed.
   absl::Status NextInputs();
 
-  // Queues one call; its results replace the last ones. This is what is timed.
+  // Queues one call, with the delay where the spec has one; its results replace the last ones. This is what is timed.
   absl::Status Run();
 
   // DATA_LOSS unless the last results are bit for bit those of Prepare for the present inputs, and those are

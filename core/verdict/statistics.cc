@@ -46,6 +46,17 @@ double BinomialTwoSidedP(int a, int b) {
   return std::min(1.0, 2 * tail);
 }
 
+Proportion ClopperPearson(int count, int trials) {
+  using Binomial = boost::math::binomial;
+  constexpr double kTail = 0.025;  // On each side.
+  Proportion share{.count = count, .trials = trials, .rate = kNaN};
+  if (trials == 0) return share;
+  share.rate = static_cast<double>(count) / trials;
+  if (count > 0) share.lo = Binomial::find_lower_bound_on_p(trials, count, kTail);
+  if (count < trials) share.hi = Binomial::find_upper_bound_on_p(trials, count, kTail);
+  return share;
+}
+
 double Mean(absl::Span<const double> values) {
   if (values.empty()) return kNaN;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());

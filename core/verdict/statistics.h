@@ -22,6 +22,18 @@ OneSidedP TTest(double mean, double se, int df);
 // Two-sided p of `a` against `b` events under equal chances; 1 where there are none.
 double BinomialTwoSidedP(int a, int b);
 
+// A share of independent trials: what was seen, and the exact 95 % interval of Clopper and Pearson. Without trials
+// `rate` is NaN and the interval [0, 1].
+struct Proportion {
+  int count = 0;
+  int trials = 0;
+  double rate = 0;
+  double lo = 0;
+  double hi = 1;
+};
+// REQUIRES 0 <= count <= trials.
+Proportion ClopperPearson(int count, int trials);
+
 // NaN for no values.
 double Mean(absl::Span<const double> values);
 // With n - 1; NaN for fewer than two.

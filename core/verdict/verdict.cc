@@ -199,6 +199,13 @@ absl::StatusOr<Outcome> Decide(const std::vector<Sample>& samples, const Config&
   return outcome;
 }
 
+Outcome DecideMeasured(const std::vector<MeasuredSeries>& series, const Config& config) {
+  Outcome outcome;
+  AskLooks(series, config, RoundsReached(series), &outcome);
+  outcome.non_inferior = !outcome.looks.empty() && IsNonInferior(outcome.looks.back());
+  return outcome;
+}
+
 absl::StatusOr<std::optional<Outcome>> DecideSoFar(const std::vector<Sample>& samples, const Config& config,
                                                    const Evidence& evidence) {
   absl::StatusOr<Outcome> outcome = Decide(samples, config, evidence);

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/verdict/config.h"
 #include "core/verdict/look.h"
+#include "core/verdict/measured_series.h"
 #include "core/verdict/require.h"  // IWYU pragma: export
 #include "core/verdict/rounds_needed.h"
 #include "core/verdict/samples.h"
@@ -66,6 +67,10 @@ struct Outcome {
 // refuses, samples that MeasureSeries refuses, none of role primary, a series without δ, or a δ for a name that is
 // neither a role nor a series. With a failure in `evidence`, `samples` may be empty.
 absl::StatusOr<Outcome> Decide(const std::vector<Sample>& samples, const Config& config, const Evidence& evidence = {});
+
+// Rows 5 to 11 for rounds whose values are known already: what Decide does with samples, `detail` left empty. For the
+// procedure's operating characteristics, which are computed over thousands of jobs. REQUIRES as TakeLook.
+Outcome DecideMeasured(const std::vector<MeasuredSeries>& series, const Config& config);
 
 // The live job's question after a round, `samples` holding every round so far: nullopt while the table says "next look"
 // (row 10) or the rounds are no look. The errors of Decide. What it returns, Decide returns from the same samples.

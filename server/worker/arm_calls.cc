@@ -1,5 +1,7 @@
 #include "server/worker/arm_calls.h"
 
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "base/dtype.h"
@@ -18,6 +20,16 @@ Region RegionOf(server::DiagnosticRegion region) {
   }
 }
 
+// How much longer the calls of a seat are made. The one that isn't slowed waits for nothing, but pays what an injected
+// delay costs besides its length.
+std::optional<double> DelayFraction(const server::JobArms& arms, Seat seat) {
+  if (arms.injected_effect == 0) {
+    return std::nullopt;
+  }
+  const bool slowed = (seat == Seat::kCandidate) == (arms.injected_effect < 0);
+  return slowed ? std::expm1(std::abs(arms.injected_effect)) : 0.0;
+}
+
 }  // namespace
 
 absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
@@ -29,6 +41,9 @@ absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& wor
   prepare.set_input_seed(work.input_seed);
   prepare.set_force_variant(arms.force_variant);
   prepare.set_measure_peak(work.measure_peak);
+  if (const std::optional<double> fraction = DelayFraction(arms, seat); fraction.has_value()) {
+    prepare.set_delay_fraction(*fraction);
+  }
   Shape& shape = *prepare.mutable_shape();
   shape.set_num_tokens(work.shape.num_tokens);
   shape.set_hidden_size(work.shape.hidden_size);

@@ -77,6 +77,9 @@ std::optional<measure::ArmSpec> ArmSpecOf(const Prepare& prepare) {
   spec.bias = shape.bias();
   spec.chunk_elems = shape.chunk_elems();
   spec.force_variant = prepare.force_variant();
+  if (prepare.has_delay_fraction()) {
+    spec.delay_fraction = prepare.delay_fraction();
+  }
   return spec;
 }
 

@@ -100,14 +100,6 @@ TEST(JobPlanTest, MarginsComeFromNameThenRoleThenCalibrationThenDefault) {
   EXPECT_EQ(plan.series(2).delta(), 0);  // A control has none.
 }
 
-TEST(JobPlanTest, CalibratedMarginIsClamped) {
-  EXPECT_EQ(CalibratedMargin({}), 0.01);
-  const double quiet[] = {0.0001, -0.0002};
-  EXPECT_EQ(CalibratedMargin(quiet), 0.005);
-  const double loud[] = {0.0001, -0.5};
-  EXPECT_EQ(CalibratedMargin(loud), 0.02);
-}
-
 TEST(JobPlanTest, ListsSeriesInOrderWithTraffic) {
   const v1::JobPlan plan = MakePlan(Spec(), {}, {});
   ASSERT_EQ(plan.series_size(), 3);

@@ -263,6 +263,30 @@ TEST_F(JobRunnerTest, AnAAJobCalibratesTheDevicesMargin) {
   EXPECT_EQ(job.plan().series(0).delta(), 0.005);  // Hardly any noise: the least margin.
 }
 
+TEST_F(JobRunnerTest, EachSixRoundsOfAnAAJobCalibrate) {
+  auto spec = TestSpec();
+  spec.mutable_calibration();
+  spec.mutable_procedure()->clear_looks();
+  spec.mutable_procedure()->add_looks(13);
+  JobServer server(dir_.path(), work_);
+  server.Start();
+  const auto job = server.WaitForEnd(server.Create(spec).name());
+  EXPECT_EQ(job.verdict(), "EQUIVALENT");
+  EXPECT_EQ(job.spec().candidate().variant(), "portable_matmul_add");
+  EXPECT_EQ(work_->Calls("contract"), 0);
+  EXPECT_EQ(server.store().Calibration("cpu|Test CPU|")->size(), 4U);  // Twice six rounds of two series.
+}
+
+TEST_F(JobRunnerTest, AnInjectedEffectCalibratesNoMargin) {
+  work_->gain = 0.03;
+  auto spec = TestSpec();
+  spec.mutable_calibration()->set_effect(0.03);
+  JobServer server(dir_.path(), work_);
+  server.Start();
+  EXPECT_EQ(server.WaitForEnd(server.Create(spec).name()).verdict(), "IMPROVED");
+  EXPECT_TRUE(server.store().Calibration("cpu|Test CPU|")->empty());
+}
+
 TEST_F(JobRunnerTest, JobsOfADeviceRunInTurn) {
   JobServer server(dir_.path(), work_);
   std::vector<std::string> names;

@@ -1,0 +1,171 @@
+#include "core/verdict/calibration_json.h"
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/field_error.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "core/verdict/json.h"
+#include "core/verdict/strict_json.h"
+
+namespace keval::verdict {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr char kAa[] = "aa";
+constexpr char kInjected[] = "injected";
+
+template <typename AnyJson>
+std::string Dump(const AnyJson& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/true, AnyJson::error_handler_t::replace);
+}
+
+// The member `key` of the object at `path`.
+absl::StatusOr<const Json*> Member(absl::string_view path, const Json& object, const char* key) {
+  if (!object.is_object()) return InvalidField(path, "something else", "an object");
+  const auto found = object.find(key);
+  if (found == object.end()) return InvalidField(absl::StrCat(path, ".", key), "missing", "there");
+  return &*found;
+}
+
+absl::StatusOr<double> NumberAt(absl::string_view path, const Json& object, const char* key) {
+  const auto member = Member(path, object, key);
+  if (!member.ok()) return member.status();
+  if (!(*member)->is_number() || !std::isfinite((*member)->get<double>())) {
+    return InvalidField(absl::StrCat(path, ".", key), PrintableText((*member)->dump(-1, ' ', true), 80), "a number");
+  }
+  return (*member)->get<double>();
+}
+
+absl::StatusOr<std::string> TextAt(absl::string_view path, const Json& object, const char* key) {
+  const auto member = Member(path, object, key);
+  if (!member.ok()) return member.status();
+  if (!(*member)->is_string()) return InvalidField(absl::StrCat(path, ".", key), "something else", "a text");
+  return (*member)->get<std::string>();
+}
+
+absl::StatusOr<CalibrationRound> ReadRound(const std::string& path, const Json& value) {
+  const auto kind = TextAt(path, value, "kind");
+  if (!kind.ok()) return kind.status();
+  const auto effect = NumberAt(path, value, "effect");
+  if (!effect.ok()) return effect.status();
+  auto started = TextAt(path, value, "started");
+  if (!started.ok()) return started.status();
+  const auto series = Member(path, value, "series");
+  if (!series.ok()) return series.status();
+  const std::string inside = absl::StrCat(path, ".series");
+  const auto primary = NumberAt(inside, **series, "primary");
+  if (!primary.ok()) return primary.status();
+  const auto control = NumberAt(inside, **series, "control");
+  if (!control.ok()) return control.status();
+  if (*kind != kAa && *kind != kInjected) {
+    return InvalidField(absl::StrCat(path, ".kind"), PrintableText(*kind, 80), "aa or injected");
+  }
+  if ((*kind == kAa) != (*effect == 0)) {
+    return InvalidField(absl::StrCat(path, ".effect"), DoubleText(*effect),
+                        *kind == kAa ? "0 in an A/A round" : "other than 0 in an injected round");
+  }
+  return CalibrationRound{*effect, *std::move(started), *primary, *control};
+}
+
+OrderedJson ShareToJson(const Proportion& share) {
+  return {{"count", share.count},
+          {"trials", share.trials},
+          {"rate", NumberToJson(share.rate)},
+          {"lo", share.lo},
+          {"hi", share.hi}};
+}
+
+const char* FormedName(bool resampled) { return resampled ? "resampled" : "disjoint"; }
+
+OrderedJson RatesToJson(const JobRates& rates) {
+  OrderedJson json = {
+      {"rounds", rates.rounds}, {"formed", FormedName(rates.resampled)}, {"jobs", rates.improved.trials}};
+  json["improved"] = ShareToJson(rates.improved);
+  json["equivalent"] = ShareToJson(rates.equivalent);
+  json["regressed"] = ShareToJson(rates.regressed);
+  json["control_failed"] = ShareToJson(rates.control_failed);
+  json["undecided"] = ShareToJson(rates.undecided);
+  json["wrong_sign"] = ShareToJson(rates.wrong_sign);
+  json["covered"] = ShareToJson(rates.covered);
+  return json;
+}
+
+OrderedJson TargetToJson(const Target& target) {
+  OrderedJson json = {{"id", target.id}, {"text", target.text}, {"least", target.least}, {"most", target.most}};
+  json["rates"] = OrderedJson::array();
+  for (const TargetRate& rate : target.rates) {
+    OrderedJson entry = {{"rounds", rate.rounds}, {"formed", FormedName(rate.resampled)}};
+    entry.update(ShareToJson(rate.share));
+    entry["status"] = rate.status;
+    json["rates"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<CalibrationFile> ParseCalibration(absl::string_view text) {
+  const auto document = ParseStrictJson("calibration", text);
+  if (!document.ok()) return document.status();
+  auto device = TextAt("calibration", *document, "device");
+  if (!device.ok()) return device.status();
+  const auto rounds = Member("calibration", *document, "rounds");
+  if (!rounds.ok()) return rounds.status();
+  if (!(*rounds)->is_array()) return InvalidField("rounds", "something else", "a list");
+  CalibrationFile file{.device = *std::move(device)};
+  if (document->contains("spec")) file.spec = document->at("spec");
+  file.collected = document->contains("collected") ? document->at("collected") : Json::array();
+  if (!file.collected.is_array()) return InvalidField("collected", "something else", "a list");
+  for (std::size_t i = 0; i < (*rounds)->size(); ++i) {
+    auto round = ReadRound(absl::StrCat("rounds[", i, "]"), (**rounds)[i]);
+    if (!round.ok()) return round.status();
+    file.rounds.push_back(*std::move(round));
+  }
+  return file;
+}
+
+std::string FormatCalibration(const CalibrationFile& file) {
+  std::string text = absl::StrCat("{\"device\": ", Dump(Json(file.device)), ",\n \"spec\": ", Dump(file.spec),
+                                  ",\n \"collected\": ", Dump(file.collected), ",\n \"rounds\": [");
+  const char* separator = "\n";
+  for (const CalibrationRound& round : file.rounds) {
+    const OrderedJson entry = {{"kind", round.effect == 0 ? kAa : kInjected},
+                               {"effect", round.effect},
+                               {"started", round.started},
+                               {"series", {{"primary", round.primary}, {"control", round.control}}}};
+    absl::StrAppend(&text, separator, "  ", Dump(entry));
+    separator = ",\n";
+  }
+  return absl::StrCat(text, "\n ]}\n");
+}
+
+OrderedJson CharacteristicsToJson(const Characteristics& characteristics) {
+  OrderedJson json = {{"delta", characteristics.delta},
+                      {"delta_source", characteristics.delta_source},
+                      {"resampled_jobs", characteristics.resampled_jobs},
+                      {"seed", characteristics.seed}};
+  json["targets"] = OrderedJson::array();
+  for (const Target& target : characteristics.targets) json["targets"].push_back(TargetToJson(target));
+  json["effects"] = OrderedJson::array();
+  for (const EffectRates& effect : characteristics.effects) {
+    OrderedJson entry = {{"effect", effect.effect},
+                         {"rounds", effect.rounds},
+                         {"mean", NumberToJson(effect.mean)},
+                         {"sd", NumberToJson(effect.sd)},
+                         {"control_mean", NumberToJson(effect.control_mean)},
+                         {"control_sd", NumberToJson(effect.control_sd)}};
+    entry["jobs"] = OrderedJson::array();
+    for (const JobRates& rates : effect.jobs) entry["jobs"].push_back(RatesToJson(rates));
+    json["effects"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace keval::verdict

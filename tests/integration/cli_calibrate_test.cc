@@ -1,0 +1,153 @@
+// keval calibrate with a real server and real worker processes, on the smallest of shapes.
+#include <csignal>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/integration/cli_process.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace keval {
+namespace {
+
+using test_support::CliProcess;
+using test_support::CliResult;
+using test_support::ReadText;
+using test_support::RunCli;
+using test_support::ServerProcess;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class CliCalibrateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = ServerProcess::Start({.program = KEVAL_BIN_DIR "/kevald",
+                                        .folder = server_folder_.path(),
+                                        .arguments = {"--listen", "127.0.0.1:0"}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::make_unique<ServerProcess>(*std::move(server));
+    std::ofstream(spec_) << "target: {device: cpu}\n"
+                            "primaries: [{num_tokens: 32, hidden_size: 16, vocab_size: 200}]\n"
+                            "procedure: {quads: 3, timed_repetitions: 3, discarded_repetitions: 1}\n";
+  }
+
+  CliResult Run(std::vector<std::string> arguments) {
+    return RunCli(folder_.path(), std::move(arguments), {{"KEVAL_SERVER", server_->control()}});
+  }
+  Json File() const { return Json::parse(ReadText(file_)); }
+  // Its D of the primary by effect.
+  std::vector<double> Primary(double effect) const {
+    std::vector<double> values;
+    for (const Json& round : File().at("rounds")) {
+      if (round.at("effect") == effect) values.push_back(round.at("series").at("primary"));
+    }
+    return values;
+  }
+
+  testing::TempDir server_folder_;
+  testing::TempDir folder_;
+  std::unique_ptr<ServerProcess> server_;
+  const std::string spec_ = folder_.path() + "/spec.yaml";
+  const std::string file_ = folder_.path() + "/calibration.json";
+};
+
+TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
+  const std::vector<std::string> collect = {
+      "calibrate", spec_, "--out", file_, "--rounds", "3", "--effects", "0.4", "--rounds_per_job", "3"};
+  auto first = collect;
+  first.insert(first.end(), {"--aa", "3"});
+  CliResult result = Run(first);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Primary(0).size(), 3U);
+  ASSERT_EQ(Primary(0.4).size(), 3U);
+  for (const double value : Primary(0.4)) EXPECT_GT(value, 0.1) << "0.4 were injected";
+  for (const Json& round : File().at("rounds")) {
+    EXPECT_EQ(round.at("kind"), round.at("effect") == 0 ? "aa" : "injected");
+    EXPECT_TRUE(absl::EndsWith(round.at("started").get<std::string>(), "Z"));
+    EXPECT_TRUE(round.at("series").at("control").is_number());
+  }
+  EXPECT_EQ(File().at("collected").size(), 1U);
+
+  // What is there stays as it is; only what lacks is collected.
+  const Json before = File().at("rounds");
+  auto more = collect;
+  more.insert(more.end(), {"--aa", "6", "--json"});
+  result = Run(more);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out).at("rounds"), 9);
+  const Json after = File().at("rounds");
+  ASSERT_EQ(after.size(), 9U);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i], before[i]);
+  EXPECT_EQ(Primary(0).size(), 6U);
+  EXPECT_EQ(File().at("collected").size(), 1U);
+
+  // Offline: no server is asked.
+  result = RunCli(folder_.path(), {"calibrate", "--summarize", file_, "--json", "--jobs", "50"},
+                  {{"KEVAL_SERVER", "127.0.0.1:1"}});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json summary = Json::parse(result.out);
+  EXPECT_EQ(summary.at("rounds"), 9);
+  EXPECT_EQ(summary.at("effects").size(), 2U);
+  EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("formed"), "disjoint");
+  EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("jobs"), 1);  // Six A/A rounds.
+  EXPECT_EQ(summary.at("delta_source"), "calibration");
+}
+
+TEST_F(CliCalibrateTest, RefusesAFileOfAnotherShapeAndLeavesIt) {
+  ASSERT_EQ(Run({"calibrate", spec_, "--out", file_, "--aa", "0", "--rounds", "0"}).code, 0);  // Nothing but its head.
+  std::string text = ReadText(file_);
+  EXPECT_TRUE(File().at("rounds").empty());
+  std::ofstream(spec_) << "target: {device: cpu}\nprimaries: [{num_tokens: 33, hidden_size: 16, vocab_size: 200}]\n";
+  const CliResult result = Run({"calibrate", spec_, "--out", file_, "--aa", "3", "--json"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(Json::parse(result.err.substr(result.err.find('{'))).at("code"), "FAILED_PRECONDITION");
+  EXPECT_THAT(result.err, HasSubstr("33x16x200"));
+  EXPECT_EQ(ReadText(file_), text);
+}
+
+TEST_F(CliCalibrateTest, AnInterruptKeepsEveryRoundAndEndsTheJob) {
+  CliProcess process(folder_.path(), {"calibrate", spec_, "--out", file_, "--aa", "150", "--rounds_per_job", "150"},
+                     {{"KEVAL_SERVER", server_->control()}});
+  const absl::Time deadline = absl::Now() + absl::Seconds(120);
+  while (!absl::StrContains(process.Err(), "round 2 in") && absl::Now() < deadline)
+    absl::SleepFor(absl::Milliseconds(20));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(absl::Seconds(60)).code, 7);
+  EXPECT_GE(File().at("rounds").size(), 2U);
+  const CliResult list = Run({"list", "--json"});
+  ASSERT_EQ(list.code, 0) << list.err;
+  EXPECT_EQ(Json::parse(list.out).at("jobs").at(0).at("state"), "CANCELLED");
+}
+
+TEST_F(CliCalibrateTest, RefusesWhatItCantMeasure) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"calibrate"},
+      {"calibrate", spec_},
+      {"calibrate", spec_, "--out", file_, "--effects", "0"},
+      {"calibrate", spec_, "--out", file_, "--effects", "0.6"},
+      {"calibrate", spec_, "--out", file_, "--rounds_per_job", "2"},
+      {"calibrate", spec_, "--out", folder_.path() + "/none/file.json"},
+      {"calibrate", "--summarize", folder_.path() + "/none.json"},
+      {"calibrate", "--summarize", spec_}};
+  for (const auto& command : commands) {
+    const CliResult result = Run(command);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_FALSE(result.err.empty());
+  }
+  std::ofstream(spec_) << "primaries: [{num_tokens: 1, hidden_size: 1, vocab_size: 9}]\n"
+                          "guards: [{num_tokens: 2, hidden_size: 1, vocab_size: 9}]\n";
+  EXPECT_EQ(Run({"calibrate", spec_, "--out", file_}).code, 2);
+}
+
+}  // namespace
+}  // namespace keval
