@@ -224,9 +224,12 @@ absl::StatusOr<v1::BenchmarkJob> ConnectionImpl::GetJob(const std::string& name,
               [&](const Attempt& attempt) { return stub_->GetJob(attempt, request); });
 }
 
-absl::StatusOr<std::vector<v1::BenchmarkJob>> ConnectionImpl::ListJobs(std::int64_t limit, const CallOptions& options) {
+absl::StatusOr<std::vector<v1::BenchmarkJob>> ConnectionImpl::ListJobs(const ListJobsParams& params,
+                                                                       const CallOptions& options) {
   std::vector<v1::BenchmarkJob> jobs;
+  const std::int64_t limit = params.limit;
   v1::ListJobsRequest request;
+  request.set_spec_digest(params.spec_digest);
   do {
     const std::int64_t left = limit == 0 ? kPageSize : limit - static_cast<std::int64_t>(jobs.size());
     request.set_page_size(static_cast<int>(std::min<std::int64_t>(left, kPageSize)));
@@ -274,9 +277,12 @@ absl::StatusOr<v1::BenchmarkJob> ConnectionImpl::CancelJob(const std::string& na
               [&](const Attempt& attempt) { return stub_->Cancel(attempt, request); });
 }
 
-absl::StatusOr<std::vector<ReportFile>> ConnectionImpl::GetReport(const std::string& name, const CallOptions& options) {
+absl::StatusOr<std::vector<ReportFile>> ConnectionImpl::GetReport(const std::string& name,
+                                                                  const std::vector<std::string>& file_names,
+                                                                  const CallOptions& options) {
   v1::GetReportRequest request;
   request.set_name(name);
+  request.mutable_file_names()->Assign(file_names.begin(), file_names.end());
   return Call(
       options, Kind::kLong, Repeatable::kYes, [&](const Attempt& attempt) -> absl::StatusOr<std::vector<ReportFile>> {
         ReportCollector collector;

@@ -35,11 +35,13 @@ class ConnectionImpl : public Connection {
   absl::Status DeleteTensor(const std::string& handle, const CallOptions& options) override;
   absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options) override;
   absl::StatusOr<v1::BenchmarkJob> GetJob(const std::string& name, const CallOptions& options) override;
-  absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(std::int64_t limit, const CallOptions& options) override;
+  absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(const ListJobsParams& params,
+                                                         const CallOptions& options) override;
   absl::Status WatchJob(const WatchParams& params, const std::function<void(const v1::JobEvent&)>& event,
                         const CallOptions& options) override;
   absl::StatusOr<v1::BenchmarkJob> CancelJob(const std::string& name, const CallOptions& options) override;
-  absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name, const CallOptions& options) override;
+  absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name, const std::vector<std::string>& file_names,
+                                                    const CallOptions& options) override;
 
  private:
   // How long a call may take where its caller doesn't say: calls that move tensors or wait for work have no limit.

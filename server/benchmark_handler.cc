@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
 constexpr int kEventsAtOnce = 256;
 constexpr std::size_t kReportPieceBytes = std::size_t{1} << 20;
+constexpr const char* kReportFiles[] = {"report.json", "samples.csv", "diagnostics.csv", "excluded.csv"};
 constexpr std::chrono::milliseconds kCheckInterval{50};
 constexpr std::int64_t kDrainRetryMs = 2000;
 
@@ -152,7 +154,8 @@ absl::StatusOr<v1::ListJobsResponse> BenchmarkHandler::List(absl::string_view pr
     before = *token;
   }
   const int page_size = request.page_size() == 0 ? kDefaultPageSize : request.page_size();
-  auto jobs = store_->List(principal, before, page_size + 1);  // One more tells whether there is a next page.
+  // One more tells whether there is a next page.
+  auto jobs = store_->List(principal, before, page_size + 1, request.spec_digest());
   if (!jobs.ok()) return jobs.status();
   v1::ListJobsResponse response;
   for (auto& [position, job] : *jobs) {
@@ -202,6 +205,12 @@ absl::StatusOr<v1::BenchmarkJob> BenchmarkHandler::Cancel(absl::string_view prin
 
 absl::Status BenchmarkHandler::GetReport(absl::string_view principal, const v1::GetReportRequest& request,
                                          const std::function<bool(const v1::GetReportResponse&)>& send) {
+  for (const std::string& file : request.file_names()) {
+    if (std::find(std::begin(kReportFiles), std::end(kReportFiles), file) == std::end(kReportFiles)) {
+      return InvalidField("file_names", PrintableText(file, 128),
+                          "report.json, samples.csv, diagnostics.csv or excluded.csv");
+    }
+  }
   auto stored = OwnJob(principal, request.name());
   if (!stored.ok()) return stored.status();
   if (!HasEnded(stored->job)) {
@@ -211,7 +220,9 @@ absl::Status BenchmarkHandler::GetReport(absl::string_view principal, const v1::
   if (!record.ok()) return record.status();
   const auto files = BuildReport(*record);
   if (!files.ok()) return files.status();
+  const auto& wanted = request.file_names();
   for (const ReportFile& file : *files) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), file.name) == wanted.end()) continue;
     if (!SendFile(file, send)) return absl::CancelledError("the caller has gone");
   }
   return absl::OkStatus();

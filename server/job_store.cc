@@ -250,18 +250,19 @@ absl::StatusOr<StoredJob> JobStore::Get(absl::string_view name) {
   });
 }
 
-absl::StatusOr<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>> JobStore::List(absl::string_view principal,
-                                                                                      std::int64_t before, int limit) {
+absl::StatusOr<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>> JobStore::List(
+    absl::string_view principal, std::int64_t before, int limit, absl::string_view request_digest) {
   MutexLock lock(&mutex_);
   return Read<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>>(
       [&](std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>* jobs)
           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
             SQLite::Statement query(*database_,
                                     "SELECT position, job FROM jobs WHERE principal = ?1 AND (?2 = 0 OR position < ?2) "
-                                    "ORDER BY position DESC LIMIT ?3");
+                                    "AND (?4 = '' OR request_digest = ?4) ORDER BY position DESC LIMIT ?3");
             query.bind(1, std::string(principal));
             query.bind(2, before);
             query.bind(3, limit);
+            query.bind(4, std::string(request_digest));
             while (query.executeStep()) {
               auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(1));
               if (!job.has_value()) return CantRead();

@@ -87,9 +87,11 @@ class JobStore {
 
   // NOT_FOUND for a job that isn't there, `principal` notwithstanding: its owner is the caller's business to check.
   absl::StatusOr<StoredJob> Get(absl::string_view name);
-  // Newest first, at most `limit`, those created before position `before` (0: all); each with its position.
+  // Newest first, at most `limit`, those created before position `before` (0: all) and with `request_digest` (empty:
+  // any); each with its position.
   absl::StatusOr<std::vector<std::pair<std::int64_t, v1::BenchmarkJob>>> List(absl::string_view principal,
-                                                                              std::int64_t before, int limit);
+                                                                              std::int64_t before, int limit,
+                                                                              absl::string_view request_digest = "");
   // The RUNNING job of this device, else its oldest QUEUED one.
   absl::StatusOr<std::optional<StoredJob>> NextJob(absl::string_view device);
   absl::StatusOr<std::vector<StoredJob>> JobsInState(v1::BenchmarkJob::State state);

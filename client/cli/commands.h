@@ -19,6 +19,7 @@ void AddWatch(CLI::App* app, Action* action);
 void AddReport(CLI::App* app, Action* action);
 void AddVerdict(CLI::App* app, Action* action);
 void AddCalibrate(CLI::App* app, Action* action);
+void AddHistory(CLI::App* app, Action* action);
 void AddContract(CLI::App* app, Action* action);
 void AddPlan(CLI::App* app, Action* action);
 void AddGradient(CLI::App* app, Action* action);

@@ -52,7 +52,7 @@ int Cancel(const Session& session, const std::string& name) {
 int List(const Session& session, std::int64_t limit) {
   const auto client = session.Connect();
   if (!client.ok()) return Complain(client.status(), session.json);
-  const auto jobs = client->ListJobs(limit, session.Options());
+  const auto jobs = client->ListJobs({.limit = limit, .spec_digest = ""}, session.Options());
   if (!jobs.ok()) return Complain(jobs.status(), session.json);
   absl::Status status;
   if (session.json) {

@@ -46,6 +46,7 @@ int Main(int argc, char** argv) {
   AddReport(&app, &action);
   AddVerdict(&app, &action);
   AddCalibrate(&app, &action);
+  AddHistory(&app, &action);
   AddContract(&app, &action);
   AddPlan(&app, &action);
   AddGradient(&app, &action);

@@ -33,7 +33,7 @@ int Report(const Session& session, const ReportFlags& flags) {
   if (!client.ok()) return Complain(client.status(), session.json);
   const auto job = client->GetJob(JobName(flags.job), session.Options());
   if (!job.ok()) return Complain(job.status(), session.json);
-  const auto files = client->GetReport(job->name(), session.Options());
+  const auto files = client->GetReport(job->name(), {}, session.Options());
   if (!files.ok()) return Complain(files.status(), session.json);
   if (!flags.report_dir.empty()) {
     if (const auto status = WriteReport(flags.report_dir, *files); !status.ok()) return Complain(status, session.json);

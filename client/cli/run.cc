@@ -63,7 +63,7 @@ int Run(const Session& session, const RunFlags& flags) {
   if (!job.ok()) return Complain(job.status(), session.json);
   std::string summary;
   if (job->state() == v1::BenchmarkJob::DONE) {
-    const auto files = client->GetReport(job->name(), session.Options());
+    const auto files = client->GetReport(job->name(), {}, session.Options());
     if (!files.ok()) return Complain(files.status(), session.json);
     if (const auto status = UseReport(session, flags, *files, &summary); !status.ok()) {
       return Complain(status, session.json);

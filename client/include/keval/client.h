@@ -71,9 +71,9 @@ class Client {
   absl::StatusOr<v1::BenchmarkJob> GetJob(const std::string& name, const CallOptions& options = {}) const {
     return connection_->GetJob(name, options);
   }
-  absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(std::int64_t limit = 0,
+  absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(const ListJobsParams& params = {},
                                                          const CallOptions& options = {}) const {
-    return connection_->ListJobs(limit, options);
+    return connection_->ListJobs(params, options);
   }
   absl::Status WatchJob(const WatchParams& params, const std::function<void(const v1::JobEvent&)>& event,
                         const CallOptions& options = {}) const {
@@ -82,8 +82,10 @@ class Client {
   absl::StatusOr<v1::BenchmarkJob> CancelJob(const std::string& name, const CallOptions& options = {}) const {
     return connection_->CancelJob(name, options);
   }
-  absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name, const CallOptions& options = {}) const {
-    return connection_->GetReport(name, options);
+  absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name,
+                                                    const std::vector<std::string>& file_names = {},
+                                                    const CallOptions& options = {}) const {
+    return connection_->GetReport(name, file_names, options);
   }
 
  private:

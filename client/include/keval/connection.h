@@ -74,6 +74,11 @@ struct WatchParams {
   absl::Duration reconnect_for = absl::Seconds(60);
 };
 
+struct ListJobsParams {
+  std::int64_t limit = 0;   // At most so many, the newest; 0: all.
+  std::string spec_digest;  // Only jobs of this digest; empty: any.
+};
+
 struct ReportFile {
   std::string name;  // report.json, samples.csv, diagnostics.csv or excluded.csv.
   std::string contents;
@@ -108,14 +113,16 @@ class Connection {
   // A request without request_id gets a random one, so that a retry can't make a second job.
   virtual absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options) = 0;
   virtual absl::StatusOr<v1::BenchmarkJob> GetJob(const std::string& name, const CallOptions& options) = 0;
-  // At most `limit` jobs, the newest; 0: all.
-  virtual absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(std::int64_t limit, const CallOptions& options) = 0;
+  virtual absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(const ListJobsParams& params,
+                                                                 const CallOptions& options) = 0;
   // Follows the job until it ends, each event once and in order, also across server restarts.
   virtual absl::Status WatchJob(const WatchParams& params, const std::function<void(const v1::JobEvent&)>& event,
                                 const CallOptions& options) = 0;
   virtual absl::StatusOr<v1::BenchmarkJob> CancelJob(const std::string& name, const CallOptions& options) = 0;
-  // Every file, its digest checked (DATA_LOSS where it differs).
-  virtual absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name, const CallOptions& options) = 0;
+  // The files of these names, or every one where there are none; digests checked (DATA_LOSS where one differs).
+  virtual absl::StatusOr<std::vector<ReportFile>> GetReport(const std::string& name,
+                                                            const std::vector<std::string>& file_names,
+                                                            const CallOptions& options) = 0;
 };
 
 struct ConnectionOptions {

@@ -261,7 +261,7 @@ absl::StatusOr<std::vector<ReportFile>> Report(ConnectionImpl& connection, MockS
         for (const auto& piece : pieces) take(piece);
         return absl::OkStatus();
       }));
-  return connection.GetReport("jobs/a", {});
+  return connection.GetReport("jobs/a", {}, {});
 }
 
 TEST_F(ConnectionTest, ReportsAreCheckedAgainstTheirDigests) {

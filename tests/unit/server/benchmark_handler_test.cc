@@ -178,6 +178,34 @@ TEST_F(BenchmarkHandlerTest, ListPagesThroughEveryJobOnce) {
   EXPECT_EQ(GetFieldViolation(server.handler().List("ann", request).status())->field, "page_token");
 }
 
+TEST_F(BenchmarkHandlerTest, ListTakesOneSpecsJobsAlone) {
+  JobServer server(dir_.path(), work_);
+  auto other = TestSpec();
+  other.set_display_name("another");
+  std::vector<std::string> created;
+  std::string digest;
+  for (int i = 0; i < 3; ++i) {
+    const auto job = server.Create(TestSpec());
+    created.insert(created.begin(), job.name());
+    digest = job.spec_digest();  // The seed that the server draws is no part of it.
+    server.Create(other);
+  }
+  v1::ListJobsRequest request;
+  request.set_spec_digest(digest);
+  request.set_page_size(2);
+  std::vector<std::string> listed;
+  do {
+    const auto page = server.handler().List("ann", request);
+    ASSERT_TRUE(page.ok()) << page.status();
+    for (const auto& job : page->jobs()) listed.push_back(job.name());
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_EQ(listed, created);
+  request.clear_page_token();
+  request.set_spec_digest("none of them");
+  EXPECT_TRUE(server.handler().List("ann", request)->jobs().empty());
+}
+
 TEST_F(BenchmarkHandlerTest, AWatchGetsEveryEventOnceAndEndsWithTheJob) {
   work_->gain = 0.03;
   work_->on_round = [](int round, int attempt) -> std::optional<WorkFailure> {
@@ -363,6 +391,23 @@ TEST_F(BenchmarkHandlerTest, AReportComesInPiecesWithItsDigestsOnceTheJobHasEnde
   EXPECT_THAT(files, ::testing::ElementsAre("report.json", "samples.csv", "diagnostics.csv", "excluded.csv"));
   EXPECT_EQ(server.handler().GetReport("ann", request, [](const v1::GetReportResponse&) { return false; }).code(),
             absl::StatusCode::kCancelled);
+
+  request.add_file_names("excluded.csv");
+  request.add_file_names("report.json");
+  files.clear();
+  ASSERT_TRUE(server.handler()
+                  .GetReport("ann", request,
+                             [&](const v1::GetReportResponse& piece) {
+                               if (!piece.file_name().empty()) files.push_back(piece.file_name());
+                               return true;
+                             })
+                  .ok());
+  EXPECT_THAT(files, ::testing::ElementsAre("report.json", "excluded.csv"));
+  request.add_file_names("../jobs.db");
+  EXPECT_EQ(
+      GetFieldViolation(server.handler().GetReport("ann", request, [](const v1::GetReportResponse&) { return true; }))
+          ->field,
+      "file_names");
 }
 
 }  // namespace

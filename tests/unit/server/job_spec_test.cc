@@ -54,6 +54,33 @@ TEST(JobSpecTest, IsIdempotent) {
   EXPECT_EQ(SpecDigest(*once), SpecDigest(*twice));
 }
 
+TEST(JobSpecTest, BothArmsOfACalibrationAreBase) {
+  v1::BenchmarkSpec spec = TestSpec();
+  spec.mutable_base()->set_variant("materialized");
+  spec.mutable_calibration()->set_effect(-0.01);
+  const auto out = NormalizeSpec(spec, TestContext());
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(out->candidate().variant(), "materialized");
+  EXPECT_EQ(ToJobArms(*out).injected_effect, -0.01);
+  spec.mutable_candidate()->set_variant("portable_addmm");
+  EXPECT_EQ(GetFieldViolation(NormalizeSpec(spec, TestContext()).status())->field, "candidate.variant");
+  spec.mutable_candidate()->set_variant("materialized");
+  EXPECT_TRUE(NormalizeSpec(spec, TestContext()).ok());
+  for (const double effect :
+       {0.51, -0.51, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    spec.mutable_calibration()->set_effect(effect);
+    EXPECT_EQ(GetFieldViolation(NormalizeSpec(spec, TestContext()).status())->field, "calibration.effect") << effect;
+  }
+}
+
+TEST(JobSpecTest, ACalibrationIsAnotherSpec) {
+  v1::BenchmarkSpec plain = TestSpec();
+  plain.mutable_candidate()->set_variant("portable_matmul_add");
+  v1::BenchmarkSpec calibration = plain;
+  calibration.mutable_calibration();
+  EXPECT_NE(SpecDigest(*NormalizeSpec(plain, TestContext())), SpecDigest(*NormalizeSpec(calibration, TestContext())));
+}
+
 TEST(JobSpecTest, DefaultsAndTheirValuesHaveOneDigest) {
   v1::BenchmarkSpec written = TestSpec();
   written.mutable_base()->set_variant("portable_matmul_add");
