@@ -1,4 +1,4 @@
-// keval calibrate with a real server and real worker processes, on the smallest of shapes.
+// keval calibrate and keval history with a real server and real worker processes, on the smallest of shapes.
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -147,6 +147,45 @@ TEST_F(CliCalibrateTest, RefusesWhatItCantMeasure) {
   std::ofstream(spec_) << "primaries: [{num_tokens: 1, hidden_size: 1, vocab_size: 9}]\n"
                           "guards: [{num_tokens: 2, hidden_size: 1, vocab_size: 9}]\n";
   EXPECT_EQ(Run({"calibrate", spec_, "--out", file_}).code, 2);
+}
+
+TEST_F(CliCalibrateTest, HistoryShowsASpecsJobsAndNoOthers) {
+  std::ofstream(spec_) << "target: {device: cpu}\n"
+                          "primaries: [{num_tokens: 32, hidden_size: 16, vocab_size: 200}]\n"
+                          "procedure: {looks: [3], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}\n";
+  CliResult history = Run({"history", spec_});
+  EXPECT_EQ(history.code, 0) << history.err;
+  EXPECT_THAT(history.out, HasSubstr("no job of this spec yet"));
+  std::vector<std::string> names;
+  for (int i = 0; i < 2; ++i) {
+    const CliResult run = Run({"run", spec_, "--require", "any", "--json"});
+    ASSERT_EQ(run.code, 0) << run.err;
+    names.insert(names.begin(), Json::parse(run.out).at("name"));
+  }
+  const std::string other = folder_.path() + "/other.yaml";
+  std::ofstream(other) << ReadText(spec_) << "display_name: another\n";
+  ASSERT_EQ(Run({"cancel", Json::parse(Run({"submit", other, "--json"}).out).at("name"), "--json"}).code, 0);
+
+  history = Run({"history", spec_, "--json"});
+  ASSERT_EQ(history.code, 0) << history.err;
+  const Json document = Json::parse(history.out);
+  EXPECT_EQ(document.at("spec_digest").get<std::string>().size(), 64U);
+  ASSERT_EQ(document.at("jobs").size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Json& job = document.at("jobs")[i];
+    EXPECT_EQ(job.at("name"), names[i]);
+    EXPECT_EQ(job.at("fingerprint"), 0);
+    ASSERT_EQ(job.at("series").size(), 2U);
+    EXPECT_EQ(job.at("series")[0].at("series"), "32x16x200/float32/nobias");
+    EXPECT_TRUE(job.at("series")[0].at("L").is_number());
+    EXPECT_TRUE(job.at("series")[0].at("sup_lo").is_number());
+  }
+  EXPECT_EQ(document.at("fingerprints").size(), 1U);
+  EXPECT_EQ(document.at("fingerprints")[0].at("facts").at("device"), "cpu");
+  EXPECT_EQ(document.at("fingerprints")[0].at("facts").at("worker_sha256").get<std::string>().size(), 64U);
+  EXPECT_THAT(Run({"history", spec_}).out, HasSubstr(names[1]));
+  EXPECT_EQ(Json::parse(Run({"history", spec_, "--limit", "1", "--json"}).out).at("jobs").size(), 1U);
+  EXPECT_EQ(Run({"history", folder_.path() + "/none.yaml"}).code, 2);
 }
 
 }  // namespace
