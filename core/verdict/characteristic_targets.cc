@@ -61,6 +61,7 @@ Proportion ImprovedShare(const std::function<JobRound(Draws*)>& make, const Conf
 std::vector<Target> JudgeTargets(const std::vector<EffectRates>& effects,
                                  const std::map<double, std::vector<JobRound>>& rounds, const Config& config,
                                  int resampled_jobs, std::uint64_t stream) {
+  const int first = config.looks.front();
   const int last = config.looks.back();
   const auto near = [](double wanted) {
     return [wanted](const EffectRates& effect) { return IsAbout(effect.effect, wanted); };
@@ -71,34 +72,45 @@ std::vector<Target> JudgeTargets(const std::vector<EffectRates>& effects,
   struct Line {
     Target target;
     Which which;
-    int rounds;
+    std::vector<int> rounds;  // Jobs of each length are told apart.
     const Proportion JobRates::*share;
   };
   const Line lines[] = {
-      {{"aa_improved", "no difference: IMPROVED in at most 1 %", 0, 0.01}, is_aa, last, &JobRates::improved},
-      {{"aa_regressed", "no difference: REGRESSED in at most 1 %", 0, 0.01}, is_aa, last, &JobRates::regressed},
-      {{"gain_3pct", "3 % gain: IMPROVED in at least 95 % by 10 rounds", 0.95, 1}, near(0.03), 10, &JobRates::improved},
-      {{"gain_1pct", "1 % gain: IMPROVED in at least 90 % by 24 rounds", 0.9, 1}, near(0.01), 24, &JobRates::improved},
+      {{"aa_improved", "no difference: IMPROVED in at most 1 %", 0, 0.01}, is_aa, {first, last}, &JobRates::improved},
+      {{"aa_regressed", "no difference: REGRESSED in at most 1 %", 0, 0.01},
+       is_aa,
+       {first, last},
+       &JobRates::regressed},
+      {{"gain_3pct", "3 % gain: IMPROVED in at least 95 % by 10 rounds", 0.95, 1},
+       near(0.03),
+       {10},
+       &JobRates::improved},
+      {{"gain_1pct", "1 % gain: IMPROVED in at least 90 % by 24 rounds", 0.9, 1},
+       near(0.01),
+       {24},
+       &JobRates::improved},
       {{"gain_0.5pct", "0.5 % gain, where the noise is an H200's: IMPROVED in at least 95 % by 6 rounds", 0.95, 1},
        near(0.005),
-       6,
+       {6},
        &JobRates::improved},
       {{"gain_0.3pct", "0.3 % gain, where the noise is an H200's: IMPROVED in at least 80 % by 10 rounds", 0.8, 1},
        near(0.003),
-       10,
+       {10},
        &JobRates::improved},
       {{"wrong_sign", "1 % and more: the wrong sign in at most 0.1 %", 0, 0.001},
        is_large,
-       last,
+       {first, last},
        &JobRates::wrong_sign},
       {{"coverage", "the 95 % interval at 6 rounds holds the effect in 93 to 97 %", 0.93, 0.97},
        any,
-       6,
+       {6},
        &JobRates::covered}};
   std::vector<Target> targets;
   for (const Line& line : lines) {
     targets.push_back(line.target);
-    AddRates(effects, line.which, line.rounds, line.share, &targets.back());
+    for (const int rounds_of_job : line.rounds) {
+      AddRates(effects, line.which, rounds_of_job, line.share, &targets.back());
+    }
   }
 
   const std::vector<JobRound>* aa = nullptr;
