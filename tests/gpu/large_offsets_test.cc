@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tests/gpu/device_reference.h"
+#include "tests/support/device_reference.h"
 
 namespace keval::linear_logp {
 namespace {
@@ -17,15 +17,16 @@ using LargeOffsetsTest = test_support::OperatorTest;
 
 TEST_F(LargeOffsetsTest, C12MoreThanTwoTo31LogitsAtOnce) {
   constexpr std::int64_t kTokens = 16500;
+  constexpr std::int64_t kWidth = 16;
   constexpr std::int64_t kWords = 131073;
   static_assert(kTokens * kWords > kTwoTo31);
-  const VariantInputs inputs = test_support::RandomInputs(kTokens, 16, kWords, true, at::kFloat, 12);
+  const VariantInputs inputs = test_support::RandomInputs(kTokens, kWidth, kWords, true, at::kFloat, 12);
   const test_support::DeviceReference want = test_support::ComputeDeviceReference(inputs);
   for (const std::string& variant : test_support::kVariants) {
     SCOPED_TRACE(variant);
     const Result got = Compute(variant, inputs, {.chunk_elems = 2 * kTwoTo31});  // One chunk.
     EXPECT_EQ(got.dispatch.chunks, 1);
-    test_support::ExpectDeviceLogp(got.logp, want.logp, want.max_abs_logit);
+    test_support::ExpectDeviceLogp(got.logp, want.logp, want.max_abs_logit, kWidth);
     test_support::ExpectDeviceC2("grad_hidden", got.gradients.grad_hidden, want.grad_hidden, want.summed_hidden,
                                  want.max_abs_logit);
     // The last tokens alone: a wrapped offset would spoil them and drown in the whole.
@@ -55,7 +56,7 @@ TEST_F(LargeOffsetsTest, C12AWeightOfMoreThanTwoTo31Elements) {
   for (const char* variant : {test_support::kBase, test_support::kCandidate}) {
     SCOPED_TRACE(variant);
     const Result got = Compute(variant, inputs);
-    test_support::ExpectDeviceLogp(got.logp, want.logp, want.max_abs_logit);
+    test_support::ExpectDeviceLogp(got.logp, want.logp, want.max_abs_logit, kWidth);
     test_support::ExpectDeviceC2("grad_hidden", got.gradients.grad_hidden, grad_hidden, summed_hidden,
                                  want.max_abs_logit);
     for (const std::int64_t begin : {std::int64_t{0}, kTwoTo31 / kWidth - 256, kWords - 512}) {

@@ -1,4 +1,4 @@
-#include "tests/gpu/device_reference.h"
+#include "tests/support/device_reference.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -15,8 +15,6 @@ namespace keval::test_support {
 namespace {
 
 using linear_logp::VariantInputs;
-
-constexpr std::int64_t kBlockElements = std::int64_t{1} << 26;  // 512 MiB of float64 logits.
 
 double Norm(const at::Tensor& tensor) { return tensor.to(at::kDouble).norm().item<double>(); }
 
@@ -57,7 +55,7 @@ LogitsReference ComputeLogitsReference(const VariantInputs& inputs, const at::Te
   return result;
 }
 
-DeviceReference ComputeDeviceReference(const VariantInputs& inputs) {
+DeviceReference ComputeDeviceReference(const VariantInputs& inputs, std::int64_t block_elements) {
   const std::int64_t tokens = inputs.hidden.size(0);
   const std::int64_t words = inputs.weight.size(0);
   const at::TensorOptions options = inputs.hidden.options().dtype(at::kDouble);
@@ -71,7 +69,7 @@ DeviceReference ComputeDeviceReference(const VariantInputs& inputs) {
   result.summed_weight = at::zeros(inputs.weight.sizes(), options);
   result.grad_bias = at::zeros({words}, options);
   result.summed_bias = at::zeros({words}, options);
-  const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / words);
+  const std::int64_t block = std::max<std::int64_t>(1, block_elements / words);
   for (std::int64_t begin = 0; begin < tokens; begin += block) {
     const std::int64_t count = std::min(block, tokens - begin);
     const VariantInputs slice = Slice(inputs, begin, count);
@@ -110,9 +108,11 @@ void ExpectDeviceC2(const char* name, const at::Tensor& got, const at::Tensor& w
   EXPECT_LE(error, epsilon * Norm(summed) + Roundoff(got.scalar_type()) * Norm(want)) << name;
 }
 
-void ExpectDeviceLogp(const at::Tensor& got, const at::Tensor& want, double max_abs_logit) {
-  const double scale = std::max({1.0, max_abs_logit, want.abs().max().item<double>()});
-  EXPECT_LE((got.to(at::kDouble) - want).abs().max().item<double>(), 8 * std::ldexp(1.0, -24) * scale);
+LogpAccuracy ExpectDeviceLogp(const at::Tensor& got, const at::Tensor& want, double max_abs_logit,
+                              std::int64_t hidden_size) {
+  const LogpAccuracy accuracy = MeasureLogp(Values(got), Values(want), max_abs_logit, hidden_size);
+  EXPECT_EQ(ProblemWith(accuracy), "");
+  return accuracy;
 }
 
 }  // namespace keval::test_support

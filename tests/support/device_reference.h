@@ -1,13 +1,15 @@
 // A float64 reference for shapes that the host's loops are too slow for: plain operators on the device, in blocks of
-// tokens. It shares no operator with the variants but the product itself, in another precision.
-#ifndef KEVAL_TESTS_GPU_DEVICE_REFERENCE_H_
-#define KEVAL_TESTS_GPU_DEVICE_REFERENCE_H_
+// tokens. It shares no operator with the variants but the product itself, in another precision;
+// device_reference_test.cc compares it with the host's.
+#ifndef KEVAL_TESTS_SUPPORT_DEVICE_REFERENCE_H_
+#define KEVAL_TESTS_SUPPORT_DEVICE_REFERENCE_H_
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
 #include "core/linear_logp/variant.h"
+#include "tests/support/logp_accuracy.h"
 #include "tests/support/operator_testing.h"
 
 namespace keval::test_support {
@@ -21,7 +23,9 @@ struct DeviceReference {
   double max_abs_logit = 0;
 };
 
-DeviceReference ComputeDeviceReference(const linear_logp::VariantInputs& inputs);
+// `block_elements`: logits that are made at once; by default 512 MiB of float64.
+DeviceReference ComputeDeviceReference(const linear_logp::VariantInputs& inputs,
+                                       std::int64_t block_elements = std::int64_t{1} << 26);
 
 // dz and C2's M for every token, [N, V] float64, with `weight` [V, D] float64: for inputs with few tokens.
 struct LogitsReference {
@@ -40,9 +44,10 @@ linear_logp::VariantInputs RandomInputs(std::int64_t num_tokens, std::int64_t hi
 void ExpectDeviceC2(const char* name, const at::Tensor& got, const at::Tensor& want, const at::Tensor& summed,
                     double max_abs_logit);
 
-// C2 of logp.
-void ExpectDeviceLogp(const at::Tensor& got, const at::Tensor& want, double max_abs_logit);
+// C2 of logp, with the allowance of ProblemWith for a large hidden_size. Returns the figures.
+LogpAccuracy ExpectDeviceLogp(const at::Tensor& got, const at::Tensor& want, double max_abs_logit,
+                              std::int64_t hidden_size);
 
 }  // namespace keval::test_support
 
-#endif  // KEVAL_TESTS_GPU_DEVICE_REFERENCE_H_
+#endif  // KEVAL_TESTS_SUPPORT_DEVICE_REFERENCE_H_
