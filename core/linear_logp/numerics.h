@@ -14,10 +14,13 @@ struct Numerics {
   bool fill_uninitialized = false;
 };
 
-// TF32 and reduced-precision reductions off, deterministic algorithms on, no filling of fresh tensors. Called by
-// Engine::Create, and by any program that calls variants without an engine, before its first CUDA call: it also sets
-// CUBLAS_WORKSPACE_CONFIG (unless that is set), which deterministic mode demands and cuBLAS reads once. Not thread-safe
-// against readers of the environment: call it while the process starts.
+// TF32 and reduced-precision reductions off, no filling of fresh tensors. Called by Engine::Create, and by any program
+// that calls variants without an engine, before its first CUDA call: it also sets CUBLAS_WORKSPACE_CONFIG (unless that
+// is set), which makes cuBLAS's products the same on every run (C3) and which cuBLAS reads once. LibTorch's
+// deterministic mode is off: the variants use no operator whose result depends on the order of its threads (each row
+// has one target, so scatter_ writes no element twice), and the mode would turn each scatter_ on CUDA into an
+// index_put_ with a sort, some 30 small operators a chunk. Not thread-safe against readers of the environment: call it
+// while the process starts.
 void SetReproducibleNumerics();
 
 Numerics ReadNumerics();

@@ -71,7 +71,8 @@ at::Tensor TargetLogp(const at::Tensor& logits, const at::Tensor& targets) {
 at::Tensor LogitsGradient(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& grad_logp) {
   at::Tensor dz = at::softmax(logits, 1).neg_();
   const at::Tensor column = targets.unsqueeze(1);
-  // One target a row: a gather and a scatter, where scatter_add_ would be an atomic addition on CUDA.
+  // One target a row, so no element is written twice: the same bits on every run without LibTorch's deterministic mode
+  // (numerics.h), where scatter_add_ would be an atomic addition on CUDA.
   dz.scatter_(1, column, at::add(dz.gather(1, column), 1));
   return dz.mul_(grad_logp.unsqueeze(1));
 }

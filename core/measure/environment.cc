@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -83,7 +84,10 @@ void AddTorch(const DeviceSession& session, std::map<std::string, std::string>* 
   (*facts)["tf32"] = switch_text(numerics.tf32_matmul);
   (*facts)["reduced_precision_float16"] = switch_text(numerics.reduced_precision_float16);
   (*facts)["reduced_precision_bfloat16"] = switch_text(numerics.reduced_precision_bfloat16);
+  // Off is what ours are measured with, and the results are the same on every run all the same: numerics.h.
   (*facts)["deterministic_algorithms"] = switch_text(numerics.deterministic);
+  const char* const workspace = std::getenv("CUBLAS_WORKSPACE_CONFIG");
+  (*facts)["cublas_workspace"] = workspace == nullptr ? kNotTold : PrintableText(workspace, 64);
 }
 
 void AddProcedure(const DeviceSession& session, std::map<std::string, std::string>* facts) {

@@ -110,17 +110,9 @@ void ExpectLogp(const Sample& sample, const std::vector<double>& got, at::Scalar
 // Of the one CountOps that runs. Autograd calls back on its own thread for a GPU, while the counting thread waits.
 std::map<std::string, int>* counts = nullptr;
 
-// In deterministic mode CUDA's scatter_ is made of additions and the like: how often it runs is counted, not of what.
-int open_scatters = 0;
-
 std::unique_ptr<at::ObserverContext> CountOne(const at::RecordFunction& function) {
-  if (counts != nullptr && open_scatters == 0) ++(*counts)[function.name()];
-  if (absl::string_view(function.name()) == "aten::scatter_") ++open_scatters;
+  if (counts != nullptr) ++(*counts)[function.name()];
   return nullptr;
-}
-
-void CountedOne(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
-  if (absl::string_view(function.name()) == "aten::scatter_") --open_scatters;
 }
 
 // Follows the tensor memory of one thread, as the allocators report it; a free has a negative size.
@@ -291,7 +283,7 @@ std::map<std::string, int> CountOps(const std::function<void()>& work) {
   std::map<std::string, int> result;
   counts = &result;
   const at::CallbackHandle handle =
-      at::addThreadLocalCallback(at::RecordFunctionCallback(CountOne, CountedOne).scopes({at::RecordScope::FUNCTION}));
+      at::addThreadLocalCallback(at::RecordFunctionCallback(CountOne).scopes({at::RecordScope::FUNCTION}));
   work();
   at::removeCallback(handle);
   counts = nullptr;

@@ -344,7 +344,7 @@ TEST_F(EngineTest, TheNumericSwitchesAreSetAndRecorded) {
   const Numerics numerics = ReadNumerics();
   EXPECT_FALSE(numerics.tf32_matmul || numerics.tf32_convolution);
   EXPECT_FALSE(numerics.reduced_precision_float16 || numerics.reduced_precision_bfloat16);
-  EXPECT_TRUE(numerics.deterministic);
+  EXPECT_FALSE(numerics.deterministic);  // C3 holds without it: numerics.h says why.
   EXPECT_FALSE(numerics.fill_uninitialized);
 }
 
