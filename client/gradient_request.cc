@@ -2,22 +2,17 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "base/shape.h"
+#include "proto/data_type.h"
 
 namespace keval {
 namespace {
-
-constexpr std::array<std::pair<DType, v1::DataType>, 6> kDTypes = {{{DType::kFloat32, v1::DATA_TYPE_FLOAT32},
-                                                                    {DType::kFloat64, v1::DATA_TYPE_FLOAT64},
-                                                                    {DType::kBFloat16, v1::DATA_TYPE_BFLOAT16},
-                                                                    {DType::kFloat16, v1::DATA_TYPE_FLOAT16},
-                                                                    {DType::kInt32, v1::DATA_TYPE_INT32},
-                                                                    {DType::kInt64, v1::DATA_TYPE_INT64}}};
 
 // Row-major without gaps. Dimensions of one element may have any stride; so may all where there is no element.
 bool IsContiguous(const TensorView& view) {
@@ -70,18 +65,18 @@ Tensor& Slot(absl::string_view name, GradientResult* result) {
 
 v1::TensorSpec ToProto(const TensorView& view) {
   v1::TensorSpec spec;
-  for (const auto& [dtype, proto] : kDTypes) {
-    if (dtype == view.dtype) spec.set_dtype(proto);
-  }
+  spec.set_dtype(ToDataType(view.dtype));
   spec.mutable_shape()->Add(view.shape.begin(), view.shape.end());
   return spec;
 }
 
 absl::StatusOr<Tensor> AllocateTensor(absl::string_view name, const v1::TensorSpec& spec) {
-  for (const auto& [dtype, proto] : kDTypes) {
-    if (proto == spec.dtype()) return Tensor::Allocate(name, dtype, {spec.shape().begin(), spec.shape().end()});
+  const std::optional<DType> dtype = ToDType(spec.dtype());
+  if (!dtype.has_value()) {
+    return absl::DataLossError(
+        absl::StrCat("the server's ", name, " has an element type that this client doesn't know"));
   }
-  return absl::DataLossError(absl::StrCat("the server's ", name, " has an element type that this client doesn't know"));
+  return Tensor::Allocate(name, *dtype, {spec.shape().begin(), spec.shape().end()});
 }
 
 absl::StatusOr<ConstBytes> Contiguous(absl::string_view name, const TensorView& view, std::deque<Tensor>* copies) {

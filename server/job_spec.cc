@@ -20,6 +20,7 @@
 #include "core/linear_logp/chunk_plan.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "proto/data_type.h"
 #include "server/job_target.h"
 
 namespace keval::server {
@@ -42,21 +43,6 @@ constexpr int kDefaultLooks[] = {6, 10, 16, 24};
 
 absl::Status InvalidInt(absl::string_view field, std::int64_t value, absl::string_view limit) {
   return InvalidField(field, absl::StrCat(value), limit);
-}
-
-std::optional<DType> ToDType(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT32:
-      return DType::kFloat32;
-    case v1::DATA_TYPE_FLOAT64:
-      return DType::kFloat64;
-    case v1::DATA_TYPE_BFLOAT16:
-      return DType::kBFloat16;
-    case v1::DATA_TYPE_FLOAT16:
-      return DType::kFloat16;
-    default:
-      return std::nullopt;
-  }
 }
 
 absl::string_view AutocastName(v1::Autocast autocast) {
@@ -146,7 +132,8 @@ absl::Status NormalizeShape(const std::string& path, v1::Shape* shape) {
     if (value < 1) return InvalidInt(absl::StrCat(path, ".", name), value, "at least 1");
   }
   if (shape->dtype() == v1::DATA_TYPE_UNSPECIFIED) shape->set_dtype(v1::DATA_TYPE_FLOAT32);
-  if (!ToDType(shape->dtype()).has_value()) {
+  const std::optional<DType> dtype = ToDType(shape->dtype());
+  if (!dtype.has_value() || !IsFloating(*dtype)) {
     return InvalidField(absl::StrCat(path, ".dtype"),
                         v1::DataType_IsValid(shape->dtype()) ? v1::DataType_Name(shape->dtype())
                                                              : absl::StrCat(static_cast<int>(shape->dtype())),

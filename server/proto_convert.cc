@@ -1,54 +1,25 @@
 #include "server/proto_convert.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/field_error.h"
+#include "proto/data_type.h"
 
 namespace keval::server {
 
-v1::DataType ToProto(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return v1::DATA_TYPE_FLOAT32;
-    case DType::kFloat64:
-      return v1::DATA_TYPE_FLOAT64;
-    case DType::kBFloat16:
-      return v1::DATA_TYPE_BFLOAT16;
-    case DType::kFloat16:
-      return v1::DATA_TYPE_FLOAT16;
-    case DType::kInt32:
-      return v1::DATA_TYPE_INT32;
-    case DType::kInt64:
-      return v1::DATA_TYPE_INT64;
-  }
-  return v1::DATA_TYPE_UNSPECIFIED;
-}
-
 absl::StatusOr<DType> FromProto(absl::string_view field, v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT32:
-      return DType::kFloat32;
-    case v1::DATA_TYPE_FLOAT64:
-      return DType::kFloat64;
-    case v1::DATA_TYPE_BFLOAT16:
-      return DType::kBFloat16;
-    case v1::DATA_TYPE_FLOAT16:
-      return DType::kFloat16;
-    case v1::DATA_TYPE_INT32:
-      return DType::kInt32;
-    case v1::DATA_TYPE_INT64:
-      return DType::kInt64;
-    default:
-      return InvalidField(field, absl::StrCat("dtype ", static_cast<int>(dtype)),
-                          "float32, float64, bfloat16, float16, int32 or int64");
-  }
+  const std::optional<DType> known = ToDType(dtype);
+  if (known.has_value()) return *known;
+  return InvalidField(field, absl::StrCat("dtype ", static_cast<int>(dtype)),
+                      "float32, float64, bfloat16, float16, int32 or int64");
 }
 
 v1::TensorSpec ToProto(const TensorSpec& spec) {
   v1::TensorSpec proto;
-  proto.set_dtype(ToProto(spec.dtype));
+  proto.set_dtype(ToDataType(spec.dtype));
   proto.mutable_shape()->Add(spec.shape.begin(), spec.shape.end());
   return proto;
 }

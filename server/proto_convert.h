@@ -15,7 +15,6 @@
 
 namespace keval::server {
 
-v1::DataType ToProto(DType dtype);
 // INVALID_ARGUMENT naming `field` for an unspecified or unknown type.
 absl::StatusOr<DType> FromProto(absl::string_view field, v1::DataType dtype);
 

@@ -11,6 +11,7 @@
 #include "base/shape.h"
 #include "client/document/document.h"
 #include "client/spec/message_binder.h"
+#include "proto/data_type.h"
 
 namespace keval::spec {
 namespace {
@@ -27,18 +28,8 @@ int LineOf(const Node& node, absl::string_view field) {
   return found == nullptr ? node.line : found->line;
 }
 
-std::int64_t ElementBytes(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT64:
-    case v1::DATA_TYPE_INT64:
-      return 8;
-    case v1::DATA_TYPE_BFLOAT16:
-    case v1::DATA_TYPE_FLOAT16:
-      return 2;
-    default:
-      return 4;
-  }
-}
+// Of an unspecified type: the default's.
+std::int64_t ElementBytes(v1::DataType type) { return DTypeSize(ToDType(type).value_or(DType::kFloat32)); }
 
 class SpecChecks {
  public:

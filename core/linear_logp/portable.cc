@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/linear_logp/autocast.h"
 #include "core/linear_logp/byte_count.h"
 #include "core/linear_logp/chunk_plan.h"
 
@@ -85,6 +86,12 @@ void ThrowIfStopped(const ContinueCheck& check) {
 
 void MatmulThenAdd(at::Tensor& table, const at::Tensor& left, const at::Tensor& right) {
   table.add_(at::matmul(left, right).to(table.scalar_type()));
+}
+
+const char* WhyNotInPlace(const at::Tensor& left, const at::Tensor& right) {
+  if (left.scalar_type() != at::kFloat || right.scalar_type() != at::kFloat) return "an operand isn't float32";
+  if (AutocastEnabled(left.device().type())) return "autocast is on";
+  return nullptr;
 }
 
 at::Tensor PortableForward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,

@@ -46,6 +46,10 @@ using UpdateTable = std::function<void(at::Tensor& table, const at::Tensor& left
 // P5's update: a product of its own, then an addition.
 void MatmulThenAdd(at::Tensor& table, const at::Tensor& left, const at::Tensor& right);
 
+// P6: why the product of these operands can't be accumulated in place; nullptr where it can. addmm_ isn't an autocast
+// operator: under autocast it would multiply in float32 what base multiplies in 16 bits.
+const char* WhyNotInPlace(const at::Tensor& left, const at::Tensor& right);
+
 // The chunked forward, P1; `dispatch` (may be null) gets the chunking.
 at::Tensor PortableForward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,
                            Dispatch* dispatch);

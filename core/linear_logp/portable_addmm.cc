@@ -3,20 +3,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/linear_logp/autocast.h"
 #include "core/linear_logp/builtin_variants.h"
 #include "core/linear_logp/portable.h"
 
 namespace keval::linear_logp {
 namespace {
-
-// Why the product of these operands can't be accumulated in place; nullptr where it can. addmm_ isn't an autocast
-// operator: under autocast it would multiply in float32 what base multiplies in 16 bits.
-const char* WhyNotInPlace(const at::Tensor& left, const at::Tensor& right) {
-  if (left.scalar_type() != at::kFloat || right.scalar_type() != at::kFloat) return "an operand isn't float32";
-  if (AutocastEnabled(left.device().type())) return "autocast is on";
-  return nullptr;
-}
 
 std::string FallbackReason(absl::string_view why) {
   return absl::StrCat("fallback to ", kMatmulThenAddPath, ": ", why);

@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 
+#include "core/linear_logp/host_tensor.h"
 #include "core/measure/counter_generator.h"
 #include "core/measure/raw_memory.h"
-#include "core/measure/torch_dtype.h"
 
 namespace keval::measure {
 namespace {
@@ -29,7 +29,7 @@ absl::StatusOr<InputValues> InputValues::Create(const linear_logp::Problem& prob
   const linear_logp::Device& device = session->device();
   const c10::Device place =
       device.cuda ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)) : c10::Device(c10::kCPU);
-  const auto floating = at::TensorOptions().device(place).dtype(TorchType(problem.dtype));
+  const auto floating = at::TensorOptions().device(place).dtype(linear_logp::TorchType(problem.dtype));
   linear_logp::VariantInputs& tensors = values.tensors_;
   tensors.hidden = at::empty({problem.num_tokens, problem.hidden_size}, floating);
   tensors.weight = at::empty({problem.vocab_size, problem.hidden_size}, floating);
@@ -37,7 +37,7 @@ absl::StatusOr<InputValues> InputValues::Create(const linear_logp::Problem& prob
     tensors.bias = at::empty({problem.vocab_size}, floating);
   }
   tensors.targets = at::empty({problem.num_tokens}, floating.dtype(c10::kLong));
-  tensors.grad_logp = at::empty({problem.num_tokens}, floating.dtype(TorchType(problem.LogpDtype())));
+  tensors.grad_logp = at::empty({problem.num_tokens}, floating.dtype(linear_logp::TorchType(problem.LogpDtype())));
   absl::Status status =
       FillNormal(session->place(), tensors.weight.data_ptr(), problem.dtype, tensors.weight.numel(),
                  SubSeed(seed, kWeight), 0, kLogitDeviation / std::sqrt(static_cast<double>(problem.hidden_size)));

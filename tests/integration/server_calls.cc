@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/sha256.h"
+#include "proto/data_type.h"
 
 namespace keval::test_support {
 namespace {
@@ -33,26 +34,8 @@ double FromHalf(std::uint16_t bits) {
   return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25));
 }
 
-v1::DataType WireType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return v1::DATA_TYPE_FLOAT32;
-    case DType::kFloat64:
-      return v1::DATA_TYPE_FLOAT64;
-    case DType::kBFloat16:
-      return v1::DATA_TYPE_BFLOAT16;
-    case DType::kFloat16:
-      return v1::DATA_TYPE_FLOAT16;
-    case DType::kInt32:
-      return v1::DATA_TYPE_INT32;
-    case DType::kInt64:
-      return v1::DATA_TYPE_INT64;
-  }
-  return v1::DATA_TYPE_UNSPECIFIED;
-}
-
 void SetOperand(v1::Operand* operand, DType dtype, const std::vector<std::int64_t>& shape, std::string data) {
-  operand->mutable_spec()->set_dtype(WireType(dtype));
+  operand->mutable_spec()->set_dtype(ToDataType(dtype));
   for (const std::int64_t size : shape) operand->mutable_spec()->add_shape(size);
   operand->set_data(std::move(data));
 }
@@ -99,7 +82,7 @@ std::string Encode(const std::vector<double>& values, DType dtype) {
 
 std::vector<double> Decode(const std::string& bytes, v1::DataType dtype) {
   std::vector<double> values;
-  const std::size_t size = dtype == v1::DATA_TYPE_FLOAT64 ? 8 : dtype == v1::DATA_TYPE_FLOAT32 ? 4 : 2;
+  const auto size = static_cast<std::size_t>(DTypeSize(ToDType(dtype).value()));
   for (std::size_t i = 0; i < bytes.size() / size; ++i) {
     if (dtype == v1::DATA_TYPE_FLOAT64) {
       values.push_back(Take<double>(bytes, i));
@@ -195,9 +178,7 @@ GradientResult CallStream(v1::LinearLogpService::Stub* stub, const v1::GradientR
   // The payload's parts, in the stated order.
   std::size_t at = 0;
   const auto give = [&](v1::Operand* operand) {
-    std::size_t size = operand->spec().dtype() == v1::DATA_TYPE_FLOAT64   ? 8
-                       : operand->spec().dtype() == v1::DATA_TYPE_FLOAT32 ? 4
-                                                                          : 2;
+    auto size = static_cast<std::size_t>(DTypeSize(ToDType(operand->spec().dtype()).value()));
     for (const std::int64_t length : operand->spec().shape()) size *= static_cast<std::size_t>(length);
     if (at + size > payload.size()) return;
     operand->set_data(payload.substr(at, size));

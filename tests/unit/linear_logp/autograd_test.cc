@@ -154,6 +154,16 @@ void ExpectNear(const at::Tensor& got, const std::vector<double>& want, const st
   }
 }
 
+// The gradient of `scalar` in each operand is its slope there.
+void ExpectGradients(const std::function<at::Tensor(const variable_list&)>& scalar, const variable_list& operands,
+                     const std::string& variant) {
+  const variable_list got = torch::autograd::grad({scalar(operands)}, operands);
+  const auto value = [&scalar](const variable_list& at_point) { return scalar(at_point).item<double>(); };
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    ExpectNear(got[i], FiniteDifferences(value, operands, i), variant + " operand " + std::to_string(i));
+  }
+}
+
 TEST_F(AutogradTest, C9FirstGradientsPassFiniteDifferences) {
   if (test_support::TestDevice().cuda) GTEST_SKIP() << "float64 is computed on a CPU only";
   for (const bool with_bias : {true, false}) {
@@ -166,12 +176,7 @@ TEST_F(AutogradTest, C9FirstGradientsPassFiniteDifferences) {
         if (with_bias) at_point.bias = operands[2];
         return at::dot(Logp(variant, at_point), inputs.grad_logp);
       };
-      const variable_list operands = Operands(inputs);
-      const variable_list got = torch::autograd::grad({scalar(operands)}, operands);
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        const auto value = [&](const variable_list& at_point) { return scalar(at_point).item<double>(); };
-        ExpectNear(got[i], FiniteDifferences(value, operands, i), variant + " operand " + std::to_string(i));
-      }
+      ExpectGradients(scalar, Operands(inputs), variant);
     }
   }
 }
@@ -196,11 +201,7 @@ TEST_F(AutogradTest, C9SecondGradientsPassFiniteDifferences) {
       };
       variable_list operands = Operands(inputs);
       operands.push_back(inputs.grad_logp.detach().clone().set_requires_grad(true));
-      const variable_list got = torch::autograd::grad({scalar(operands)}, operands);
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        const auto value = [&](const variable_list& at_point) { return scalar(at_point).item<double>(); };
-        ExpectNear(got[i], FiniteDifferences(value, operands, i), variant + " operand " + std::to_string(i));
-      }
+      ExpectGradients(scalar, operands, variant);
     }
   }
 }

@@ -261,14 +261,19 @@ TEST_F(KevaldTest, ContractRowsStreamAndADeadWorkerIsNamed) {
   EXPECT_EQ(detail.field(), "candidate");
 }
 
-TEST_F(KevaldTest, JobsBelongToWhoeverMadeThem) {
-  Start();
-  const auto jobs = v1::BenchmarkService::NewStub(channel_);
+v1::CreateJobRequest SmallJob() {
   v1::CreateJobRequest create;
   v1::Shape* const shape = create.mutable_spec()->add_primaries();
   shape->set_num_tokens(8);
   shape->set_hidden_size(8);
   shape->set_vocab_size(16);
+  return create;
+}
+
+TEST_F(KevaldTest, JobsBelongToWhoeverMadeThem) {
+  Start();
+  const auto jobs = v1::BenchmarkService::NewStub(channel_);
+  v1::CreateJobRequest create = SmallJob();
   v1::BenchmarkJob job;
   grpc::ClientContext create_context;
   create_context.AddMetadata("x-principal", "ann");
@@ -292,11 +297,7 @@ TEST_F(KevaldTest, JobsBelongToWhoeverMadeThem) {
 TEST_F(KevaldTest, JobIsWatchedToItsEnd) {
   Start();
   const auto jobs = v1::BenchmarkService::NewStub(channel_);
-  v1::CreateJobRequest create;
-  v1::Shape* const shape = create.mutable_spec()->add_primaries();
-  shape->set_num_tokens(8);
-  shape->set_hidden_size(8);
-  shape->set_vocab_size(16);
+  v1::CreateJobRequest create = SmallJob();
   v1::BenchmarkJob job;
   grpc::ClientContext create_context;
   ASSERT_TRUE(jobs->Create(&create_context, create, &job).ok());

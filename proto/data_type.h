@@ -1,0 +1,19 @@
+// Element types as the wire names them, for client, server and tests. Pure functions.
+#ifndef KEVAL_PROTO_DATA_TYPE_H_
+#define KEVAL_PROTO_DATA_TYPE_H_
+
+#include <optional>
+
+#include "base/dtype.h"
+#include "keval/v1/tensor.pb.h"
+
+namespace keval {
+
+v1::DataType ToDataType(DType dtype);
+
+// nullopt for DATA_TYPE_UNSPECIFIED, and for a number that this build has no name for.
+std::optional<DType> ToDType(v1::DataType type);
+
+}  // namespace keval
+
+#endif  // KEVAL_PROTO_DATA_TYPE_H_
