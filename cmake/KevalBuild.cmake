@@ -73,6 +73,7 @@ function(keval_test name)
     KEVAL_TEST_CASES_DIR="${KEVAL_TEST_SOURCE_DIR}/tests/cases" KEVAL_BIN_DIR="${KEVAL_TEST_BIN_DIR}"
     KEVAL_SOURCE_DIR="${KEVAL_TEST_SOURCE_DIR}")
   # PRE_TEST: a CUDA build's tests may not start on the machine that built them, and a build need not run anything.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+  # NO_PRETTY_VALUES: a case is listed by the name its parameter was given, not by that parameter's print-out.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ using test_support::Result;
 struct Shape {
   std::int64_t tokens, width, words;
   bool bias;
+
+  std::string Name() const { return absl::StrCat(tokens, "x", width, "x", words, bias ? "_bias" : "_no_bias"); }
+  friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.Name(); }
 };
 
 class DefaultShapesTest : public test_support::OperatorTest, public ::testing::WithParamInterface<Shape> {};
@@ -77,10 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DefaultShapesTest,
                          ::testing::Values(Shape{4096, 2048, 32768, true}, Shape{4096, 2048, 50257, true},
                                            Shape{4096, 2048, 131072, true}, Shape{8192, 4096, 151936, true},
                                            Shape{4096, 2048, 32768, false}, Shape{4096, 2048, 50257, false}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.tokens) + "x" + std::to_string(info.param.width) + "x" +
-                                  std::to_string(info.param.words) + (info.param.bias ? "_bias" : "_no_bias");
-                         });
+                         [](const auto& info) { return info.param.Name(); });
 
 using RepeatTest = test_support::OperatorTest;
 

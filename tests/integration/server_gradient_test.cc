@@ -174,7 +174,7 @@ void Invalidate(const std::string& name, v1::GradientRequest* request) {
   change->second();
 }
 
-TEST_F(ServerGradientTest, EveryRefusalNamesFieldValueAndLimitByUnaryAndByStream) {
+TEST_F(ServerGradientTest, RefusalsNameFieldValueAndLimitUnaryAndStreamed) {
   const absl::StatusOr<std::vector<test_support::InvalidInput>> inputs = test_support::LoadInvalidInputs();
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   const absl::StatusOr<LinearLogpCase> plain = test_support::LoadLinearLogpCase("linear_logp/plain_bias.json");

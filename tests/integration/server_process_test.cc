@@ -268,7 +268,7 @@ FloodResult Flood(const std::string& address) {
   return result;
 }
 
-TEST_F(ServerProcessTest, RefusedFloodEndsWithinASecondAHundredTimesAndCostsNoMemory) {
+TEST_F(ServerProcessTest, RefusedFloodEndsAtOnceAndCostsNoMemory) {
   const ServerProcess server = StartServer();
   const auto flood = [&](const std::string& address) {
     const FloodResult result = Flood(address);

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <ostream>
 #include <set>
 #include <string>
 #include <thread>
@@ -287,10 +288,12 @@ struct Fault {
   const char* reason;
   const char* detail;
   bool is_contract;
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.variant; }
 };
 class FaultTest : public ::testing::TestWithParam<Fault> {};
 
-TEST_P(FaultTest, IsBlamedOnTheArmThatShowsItAndLeavesNoProcess) {
+TEST_P(FaultTest, IsBlamedOnItsArm) {
   const Fault& fault = GetParam();
   JobArms arms = Arms(fault.variant);
   arms.hang_timeout_seconds = std::string(fault.reason) == "HUNG" ? 1 : 60;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,8 @@ struct Bad {
   const char* name;
   std::string file;
   const char* message;
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.name; }
 };
 class BadNpyTest : public ::testing::TestWithParam<Bad> {};
 

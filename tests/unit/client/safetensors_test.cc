@@ -1,6 +1,7 @@
 #include "client/tensor_file/safetensors.h"
 
 #include <cstring>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,8 @@ struct Bad {
   const char* name;
   std::string file;
   const char* message;  // What the error must name.
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.name; }
 };
 
 class BadSafetensorsTest : public ::testing::TestWithParam<Bad> {};

@@ -1,6 +1,7 @@
 #include "client/spec/spec.h"
 
 #include <chrono>
+#include <ostream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -97,6 +98,8 @@ struct Bad {
   const char* field;
   const char* value;  // Part of the message.
   Format format = Format::kYaml;
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.name; }
 };
 class BadSpecTest : public ::testing::TestWithParam<Bad> {};
 

@@ -71,7 +71,7 @@ TEST(CompareC1, AfterTheCastOneUlpOfTheLargerIsAllowed) {
   }
 }
 
-TEST(CompareC1, AfterTheCastSmallElementsMayDifferByAMillionthOfTheLargest) {
+TEST(CompareC1, AfterTheCastSmallElementsMayDifferByAMillionth) {
   // Far more than one ULP of the element itself, but 0.9e-6 of max|base|.
   const Agreement a = CompareC1(Of({1.0, 1e-7}, at::kBFloat16), Of({1.0, 1e-6}, at::kBFloat16));
   EXPECT_TRUE(a.ok) << a.why;

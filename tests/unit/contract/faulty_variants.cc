@@ -202,7 +202,7 @@ std::vector<Fault> MakeFaults() {
   add({.name = "fails_on_no_tokens", .row = "C4", .after_forward = [](const auto& in, at::Tensor*) {
          TORCH_CHECK(in.hidden.size(0) > 0, "invalid configuration argument");
        }});
-  add({.name = "leaves_grad_weight_unset_for_no_tokens",
+  add({.name = "leaves_grad_weight_unset",
        .row = "C4",
        .after_backward = [](const auto& in, const auto&, Gradients* g) {
          if (in.hidden.size(0) == 0 && g->grad_weight.defined()) g->grad_weight.fill_(3);

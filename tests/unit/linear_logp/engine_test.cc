@@ -138,7 +138,7 @@ TEST_F(EngineTest, ForwardAloneAndPartialWantsLeaveTheRestOut) {
   EXPECT_TRUE(bias_only->grad_bias.has_value());
 }
 
-TEST_F(EngineTest, C3C7MisalignedMemoryInt32TargetsAndAnyLeadingShapeGiveTheSameBits) {
+TEST_F(EngineTest, C3C7MisalignedInt32AndAnyLeadingShapeGiveTheSameBits) {
   const Request request = SmallRequest();
   const Result want = Compute("portable_addmm", request.tensors);
   Request moved = request;
@@ -304,7 +304,7 @@ class Failing final : public Variant {
   bool supported_;
 };
 
-TEST_F(EngineTest, EveryFailureHasItsCodeShowsNoPathAndTheNextRequestIsAnswered) {
+TEST_F(EngineTest, AFailureHasItsCodeAndTheNextRequestIsAnswered) {
   struct Row {
     Failing::Failure failure;
     absl::StatusCode code;

@@ -70,7 +70,7 @@ TEST_F(BenchmarkHandlerTest, KeepsAGivenSeedToTheLastDigit) {
   EXPECT_EQ(server.Create(spec).spec().seed(), 9007199254740993U);
 }
 
-TEST_F(BenchmarkHandlerTest, ARequestIdIsOneJobAlsoAfterARestartAndWhileDraining) {
+TEST_F(BenchmarkHandlerTest, ARequestIdIsOneJobAcrossRestartsAndDrains) {
   std::string name;
   {
     JobServer server(dir_.path(), work_);
@@ -282,7 +282,7 @@ TEST_F(BenchmarkHandlerTest, ALookThatDecidesNothingSaysWhenTheNextOneIs) {
   EXPECT_EQ(looks[1].next_look(), 0);
 }
 
-TEST_F(BenchmarkHandlerTest, ADrainEndsWatchesWithUnavailableAndAResumedOneHasNoGap) {
+TEST_F(BenchmarkHandlerTest, ADrainEndsWatchesAndAResumedOneHasNoGap) {
   std::string name;
   std::vector<v1::JobEvent> first;
   {
@@ -362,7 +362,7 @@ TEST_F(BenchmarkHandlerTest, AFullQueueRefusesWithADelay) {
   EXPECT_TRUE(GetRetryDelayMs(refused.status()).has_value());
 }
 
-TEST_F(BenchmarkHandlerTest, AReportComesInPiecesWithItsDigestsOnceTheJobHasEnded) {
+TEST_F(BenchmarkHandlerTest, AReportOfAnEndedJobComesInPiecesWithItsDigests) {
   JobServer server(dir_.path(), work_);
   const std::string name = server.Create(TestSpec()).name();
   v1::GetReportRequest request;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -11,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "server/job_target.h"
 #include "tests/support/job_fixtures.h"
@@ -108,7 +111,7 @@ TEST(JobSpecTest, NamesSeriesByWhatTellsThemApart) {
 struct Refusal {
   const char* field;
   std::function<void(v1::BenchmarkSpec*)> spoil;
-  // ctest shows a case by it; the bytes of the struct differ from run to run.
+  // What a failure says, in place of its bytes.
   friend void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.field; }
 };
 
@@ -211,7 +214,13 @@ INSTANTIATE_TEST_SUITE_P(
                   s->mutable_diagnostics()->add_chunk_sweep(2);
                 }},
         Refusal{"max_device_seconds", [](auto* s) { s->set_max_device_seconds(3601); }},
-        Refusal{"max_device_seconds", [](auto* s) { s->set_max_device_seconds(-1); }}));
+        Refusal{"max_device_seconds", [](auto* s) { s->set_max_device_seconds(-1); }}),
+    [](const auto& info) {
+      std::string name = absl::StrCat(info.index, "_", info.param.field);
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return !absl::ascii_isalnum(static_cast<unsigned char>(c)); }, '_');
+      return name;
+    });
 
 TEST(JobSpecTest, RefusesAMillionShapesAtOnce) {
   v1::BenchmarkSpec spec;

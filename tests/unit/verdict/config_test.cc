@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <ostream>
 #include <string>
 
 #include "base/field_error.h"
@@ -18,6 +19,8 @@ struct Refusal {
   std::string name;
   std::function<void(Config*)> change;
   std::string field;
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
 };
 
 class ConfigRefusal : public testing::TestWithParam<Refusal> {};

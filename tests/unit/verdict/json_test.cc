@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct BadConfig {
   std::string name;
   std::string text;
   std::string says;
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const BadConfig& bad, std::ostream* out) { *out << bad.name; }
 };
 
 class ConfigText : public testing::TestWithParam<BadConfig> {};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,8 @@ struct Malformed {
   std::string file;
   std::string line;
   std::string says;
+  // What a failure says, in place of its bytes.
+  friend void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.name; }
 };
 
 class MalformedFile : public testing::TestWithParam<Malformed> {};
