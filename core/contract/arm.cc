@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/contract/agreement.h"
 #include "core/linear_logp/autocast.h"
+#include "core/linear_logp/cuda_device.h"
 
 namespace keval::contract {
 namespace {
@@ -75,6 +76,12 @@ class InputGuard {
 
 }  // namespace
 
+void StopIfLost(const linear_logp::Device& device) {
+  if (!device.cuda) return;
+  const absl::Status status = linear_logp::CudaStickyError(device.index);
+  if (!status.ok()) throw linear_logp::Stopped{status};
+}
+
 Arm::Arm(int index, const Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check)
     : index_(index), variant_(variant), description_(variant->Describe()), device_(device), check_(std::move(check)) {}
 
@@ -99,6 +106,7 @@ void Arm::Guard(Outcome* outcome, const Call& call) const {
   } catch (const std::exception& error) {
     outcome->error = absl::StrCat("threw: ", error.what());
   }
+  if (!outcome->error.empty()) StopIfLost(device_);
 }
 
 bool Arm::Declines(const Case& test_case, Outcome* outcome) const {

@@ -27,6 +27,10 @@ struct Outcome {
   bool Ran() const { return declined.empty() && error.empty(); }
 };
 
+// Throws linear_logp::Stopped, ABORTED, where the CUDA device's context is poisoned: nothing that runs on it after that
+// says anything about a variant.
+void StopIfLost(const linear_logp::Device& device);
+
 // Owner: one contract check; used by its thread alone. The variant outlives it.
 class Arm {
  public:
@@ -34,6 +38,7 @@ class Arm {
   Arm(int index, const linear_logp::Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check);
 
   int index() const { return index_; }
+  const linear_logp::Device& device() const { return device_; }
   const char* name() const { return index_ == 0 ? "base" : "candidate"; }
   const linear_logp::VariantDescription& description() const { return description_; }
   const linear_logp::Variant& variant() const { return *variant_; }

@@ -1,5 +1,7 @@
 // Lines that need calls of their own: P10, C3, C4, C6, C7, C9, C13.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -151,7 +153,7 @@ class Operation {
   std::vector<at::Tensor> leaves_;
 };
 
-// Any leading shape: [N, D] as [1, N, D] with a step of its own, as a user's slice is.
+// Any leading shape: [N, D] as [1, N, 1, D], a slice of rows that are three times as wide.
 void JudgeLeadingShape(const Arm& arm, const Case& c, Tally* tally) {
   const c10::AutoGradMode grad_mode(true);
   const Operation operation(arm, c);
@@ -159,7 +161,8 @@ void JudgeLeadingShape(const Arm& arm, const Case& c, Tally* tally) {
   if (!Usable(c, want, tally)) return;
   const std::int64_t tokens = c.Tokens();
   std::vector<at::Tensor> at = operation.leaves();
-  at[0] = at[0].reshape({1, tokens, c.Width()}).unsqueeze(2);
+  const at::Tensor wide = at::cat({at::zeros_like(at[0]), at[0], at::zeros_like(at[0])}, 1);
+  at[0] = wide.narrow(1, c.Width(), c.Width()).unflatten(0, {1, tokens}).unsqueeze(2);
   const at::Tensor logp = operation.Of(at, c.inputs.targets.reshape({1, tokens, 1}));
   tally->Expect(c.Label(), logp.sizes() == at::IntArrayRef({1, tokens, 1}), "logp has another leading shape");
   const auto gradients =

@@ -48,6 +48,7 @@ class CaseMaker {
  public:
   CaseMaker(std::uint64_t seed, linear_logp::Device device) : seed_(seed), device_(device) {}
 
+  std::uint64_t seed() const { return seed_; }
   const linear_logp::Device& device() const { return device_; }
 
   // float32, bfloat16 and float16, and on a CPU float64.

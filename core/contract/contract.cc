@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "core/contract/evidence.h"
+#include "core/linear_logp/cuda_device.h"
 #include "core/linear_logp/numerics.h"
 
 namespace keval::contract {
@@ -62,11 +63,28 @@ Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm) {
   } catch (const linear_logp::Stopped&) {
     throw;
   } catch (const c10::Error& error) {
+    StopIfLost(arm.device());
     tally.Fail("", absl::StrCat("threw: ", error.what_without_backtrace()));
   } catch (const std::exception& error) {
+    StopIfLost(arm.device());
     tally.Fail("", absl::StrCat("threw: ", error.what()));
   }
-  return tally.ToRow();
+  Row row = tally.ToRow();
+  // C2 binds every variant: one that declined each of its inputs has shown nothing, by this or any other row.
+  if (row.id == "C2" && row.status == RowStatus::kNotApplicable) {
+    row.status = RowStatus::kFail;
+    row.why = absl::StrCat("none of its values were checked: ", row.why);
+  }
+  return row;
+}
+
+// What stopped the check itself on `device`, an error that `text` describes.
+absl::Status OwnFailure(const linear_logp::Device& device, absl::string_view text) {
+  if (device.cuda) {
+    if (absl::Status lost = linear_logp::CudaStickyError(device.index); !lost.ok()) return lost;
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the contract check's own inputs failed on ", device.Name(), ": ", text));
 }
 
 std::vector<Row> Check(Evidence* evidence, const std::function<void(const Row&)>& on_row) {
@@ -116,9 +134,9 @@ absl::StatusOr<std::vector<Row>> CheckContract(const ContractOptions& options,
   } catch (const linear_logp::Stopped& stopped) {
     return stopped.status;
   } catch (const c10::Error& error) {
-    // Only what the check itself does is left: its own inputs on the device.
-    return absl::ResourceExhaustedError(absl::StrCat("the contract check's own inputs failed on ",
-                                                     options.device.Name(), ": ", error.what_without_backtrace()));
+    return OwnFailure(options.device, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return OwnFailure(options.device, error.what());
   }
 }
 

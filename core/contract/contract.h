@@ -47,7 +47,10 @@ struct ContractOptions {
 // Checks every line for both arms; a few seconds on two CPU cores. `on_row` gets each row as soon as it is known, in
 // the order of the result. A variant that throws fails the row that called it, with what it threw as `why`.
 //
-// INVALID_ARGUMENT (field "variant", "device"); FAILED_PRECONDITION where the device can't be used; what `check`
+// A variant that accepts none of the inputs fails C2.
+//
+// INVALID_ARGUMENT (field "variant", "device"); FAILED_PRECONDITION where the device can't be used; ABORTED where a
+// variant poisoned the device's context; RESOURCE_EXHAUSTED where the check's own inputs don't fit; what `check`
 // answered where it stopped the call (asked between calls of a variant and, by the variant, between chunks).
 // Not to be called from two threads at once: it sets the process's thread count and numerics (numerics.h), and on CUDA
 // it uses the device's current stream.

@@ -1,5 +1,6 @@
 #include "core/contract/large_checks.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -43,17 +44,21 @@ at::Tensor SpreadRows(std::int64_t count, at::Device device) {
 
 Case MakeLarge(const CaseMaker& maker, const CaseShape& shape) {
   const at::Device device = TorchDevice(maker.device());
+  // The device's own kind of generator: the host's would take minutes for the table.
+  at::Generator generator = at::globalContext().defaultGenerator(device).clone();
+  generator.set_current_seed(maker.seed());
   const auto normal = [&](at::IntArrayRef sizes, double scale) {
-    return at::randn(sizes, at::TensorOptions(at::kBFloat16).device(device)).mul_(scale);
+    return at::randn(sizes, generator, at::TensorOptions(at::kBFloat16).device(device)).mul_(scale);
   };
   Case c;
   c.name = absl::StrCat(shape.num_tokens, "x", shape.hidden_size, "x", shape.vocab_size);
   c.inputs.hidden = normal({shape.num_tokens, shape.hidden_size}, 1);
   c.inputs.weight = normal({shape.vocab_size, shape.hidden_size}, 0.05);
   c.inputs.bias = normal({shape.vocab_size}, 0.5);
-  c.inputs.targets = at::randint(0, shape.vocab_size, {shape.num_tokens}, at::TensorOptions(at::kLong).device(device));
+  c.inputs.targets =
+      at::randint(0, shape.vocab_size, {shape.num_tokens}, generator, at::TensorOptions(at::kLong).device(device));
   c.inputs.targets.slice(0, 0, c10::nullopt, 2).fill_(shape.vocab_size - 1);
-  c.inputs.grad_logp = at::randn({shape.num_tokens}, at::TensorOptions(at::kFloat).device(device));
+  c.inputs.grad_logp = at::randn({shape.num_tokens}, generator, at::TensorOptions(at::kFloat).device(device));
   c.problem.dtype = DType::kBFloat16;
   Describe(&c);
   return c;

@@ -21,7 +21,8 @@ Tally::Tally(absl::string_view id, absl::string_view arm) {
 }
 
 void Tally::Measure(absl::string_view case_name, double measured, double limit, absl::string_view detail) {
-  Take(case_name, measured, limit, measured <= limit, detail);
+  // An infinite limit would let everything through.
+  Take(case_name, measured, limit, std::isfinite(limit) && measured <= limit, detail);
 }
 
 void Tally::Expect(absl::string_view case_name, bool holds, absl::string_view why) {

@@ -14,7 +14,7 @@ class Tally {
  public:
   Tally(absl::string_view id, absl::string_view arm);
 
-  // Passes iff measured <= limit, so that a NaN on either side fails. `detail` says more of it.
+  // Passes iff measured <= limit and the limit is finite, so that a NaN on either side fails. `detail` says more of it.
   void Measure(absl::string_view case_name, double measured, double limit, absl::string_view detail = "");
   // A yes or no; `why` is what is wrong where it isn't so.
   void Expect(absl::string_view case_name, bool holds, absl::string_view why);

@@ -41,6 +41,7 @@ class FaultyVariant final : public Variant {
   }
   linear_logp::Support Supports(const linear_logp::Problem& problem, const Options& options,
                                 const linear_logp::Device& device) const override {
+    if (fault_.declines) return {.supported = false, .reason = "planted"};
     return inner_->Supports(problem, options, device);
   }
   std::int64_t ScratchBytes(const linear_logp::Problem& problem, const Options& options, Want want) const override {
@@ -130,6 +131,9 @@ std::vector<Fault> MakeFaults() {
          const at::Tensor p = (logits - at::logsumexp(logits, at::IntArrayRef{1}, true)).exp();
          SetWeight(at::matmul(DzOf(in, p).t(), in.hidden), g);
        }});
+  add({.name = "grad_weight_is_nan", .row = "P3", .after_backward = [](const auto&, const auto&, Gradients* g) {
+         if (g->grad_weight.defined()) g->grad_weight.fill_(std::numeric_limits<double>::quiet_NaN());
+       }});
   // What assigning the first chunk into the table gives for an upstream of zeros.
   add({.name = "table_seeded_by_assignment", .row = "P4", .after_backward = [](const auto& in, const auto&, auto* g) {
          if (ZeroUpstream(in) && g->grad_weight.defined()) g->grad_weight.neg_();
@@ -191,6 +195,7 @@ std::vector<Fault> MakeFaults() {
          const at::Tensor padded = at::cat({logits, at::zeros({logits.size(0), 3}, logits.options())}, 1);
          logp->copy_(logits.gather(1, in.targets.unsqueeze(1)).squeeze(1) - at::logsumexp(padded, at::IntArrayRef{1}));
        }});
+  add({.name = "declines_everything", .row = "C2", .declines = true});
   add({.name = "differs_from_call_to_call",
        .row = "C3",
        .after_backward = [calls = std::make_shared<int>(0)](const auto&, const auto&, Gradients* g) {

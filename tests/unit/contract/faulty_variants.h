@@ -25,6 +25,7 @@ struct Fault {
       after_backward;
   std::function<void(linear_logp::Dispatch*)> dispatch;
   std::function<void(linear_logp::VariantDescription*)> describe;
+  bool declines = false;  // Every input.
 
   friend std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
 };
