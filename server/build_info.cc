@@ -1,5 +1,7 @@
 #include "server/build_info.h"
 
+#include "build_commit.h"  // Written by each build.
+
 namespace keval::server {
 
 v1::BuildInfo MakeBuildInfo() {
