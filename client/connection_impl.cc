@@ -106,7 +106,7 @@ absl::StatusOr<GradientResult> ConnectionImpl::Gradient(const GradientParams& pa
   const auto max_unary_bytes = MaxUnaryBytes(options);
   if (!max_unary_bytes.ok()) return max_unary_bytes.status();
   // The size of an answer to handles isn't known here: only a stream takes any.
-  if (!prepared->has_handles && prepared->payload_bytes <= *max_unary_bytes) {
+  if (!prepared->has_handles && std::max(prepared->payload_bytes, prepared->answer_bytes) <= *max_unary_bytes) {
     const v1::GradientRequest request = WithBytes(*prepared);
     const bool forward = !params.grad_logp.given();
     const auto response = Call(options, Kind::kLong, Repeatable::kYes,

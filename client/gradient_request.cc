@@ -115,6 +115,8 @@ absl::StatusOr<PreparedGradient> PrepareGradient(const GradientParams& params) {
     prepared.payload.push_back(*bytes);
     prepared.payload_bytes += static_cast<std::int64_t>(bytes->size());
   }
+  const bool widened = params.options.grad_dtype() == v1::GRAD_DTYPE_FLOAT32;
+  prepared.answer_bytes = (widened ? 2 : 1) * prepared.payload_bytes;
   return prepared;
 }
 

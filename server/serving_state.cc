@@ -58,7 +58,8 @@ void ServingState::EndCalls() {
 
 absl::Status ServingState::EndStatus() const {
   MutexLock lock(&mutex_);
-  return end_calls_ ? Draining() : absl::OkStatus();
+  // Without a delay: that would say that nothing was done, and the caller's client might repeat what can't be.
+  return end_calls_ ? absl::UnavailableError("the server is draining and has ended the call") : absl::OkStatus();
 }
 
 void ServingState::DeviceLost(absl::string_view device) {

@@ -20,7 +20,7 @@ nlohmann::ordered_json RowToJson(const v1::ContractRow& row) {
           {"case", row.case_name()},
           {"measured", NumberToJson(row.measured())},
           {"limit", NumberToJson(row.limit())},
-          {"status", EnumText(v1::ContractRow::RowStatus_descriptor()->FindValueByNumber(row.status()))},
+          {"status", EnumText(v1::ContractRow::RowStatus_descriptor(), row.status())},
           {"why", row.why()}};
 }
 

@@ -39,8 +39,8 @@ Json ValueToJson(const Message& message, const FieldDescriptor* field, int index
     case FieldDescriptor::CPPTYPE_BOOL:
       return repeated ? reflection->GetRepeatedBool(message, field, index) : reflection->GetBool(message, field);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumText(repeated ? reflection->GetRepeatedEnum(message, field, index)
-                               : reflection->GetEnum(message, field));
+      return EnumText(field->enum_type(), repeated ? reflection->GetRepeatedEnumValue(message, field, index)
+                                                   : reflection->GetEnumValue(message, field));
     case FieldDescriptor::CPPTYPE_STRING: {
       const std::string text =
           repeated ? reflection->GetRepeatedString(message, field, index) : reflection->GetString(message, field);
@@ -74,8 +74,10 @@ Json NumberToJson(double value) {
   return value;
 }
 
-std::string EnumText(const google::protobuf::EnumValueDescriptor* value) {
-  const std::string& zero = value->type()->FindValueByNumber(0)->name();
+std::string EnumText(const google::protobuf::EnumDescriptor* type, int number) {
+  const auto* const value = type->FindValueByNumber(number);
+  if (value == nullptr) return absl::StrCat(number);
+  const std::string& zero = type->FindValueByNumber(0)->name();
   constexpr absl::string_view kUnspecified = "UNSPECIFIED";
   if (!absl::EndsWith(zero, kUnspecified)) return value->name();
   const std::string prefix = zero.substr(0, zero.size() - kUnspecified.size());

@@ -31,9 +31,8 @@ struct TensorFlags {
 std::string InfoText(const v1::TensorInfo& info) {
   const std::vector<std::int64_t> shape(info.spec().shape().begin(), info.spec().shape().end());
   const absl::Duration left = absl::FromUnixMillis(info.expire_time_unix_ms()) - absl::Now();
-  return absl::StrCat(PrintableText(info.handle(), 128), "  ",
-                      EnumText(v1::DataType_descriptor()->FindValueByNumber(info.spec().dtype())), "  ",
-                      ShapeText(shape), "  ", info.size_bytes(), " bytes, kept for ",
+  return absl::StrCat(PrintableText(info.handle(), 128), "  ", EnumText(v1::DataType_descriptor(), info.spec().dtype()),
+                      "  ", ShapeText(shape), "  ", info.size_bytes(), " bytes, kept for ",
                       FixedText(absl::ToDoubleSeconds(left), 0), " s\n");
 }
 

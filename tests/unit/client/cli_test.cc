@@ -63,6 +63,11 @@ TEST(CliTest, JobDocumentHasExactlyItsFourKeys) {
   EXPECT_EQ(JobName("jobs/abc"), "jobs/abc");
 }
 
+TEST(CliTest, EnumValuesAreShortAndUnknownOnesAreDigits) {
+  EXPECT_EQ(EnumText(v1::DataType_descriptor(), v1::DATA_TYPE_BFLOAT16), "bfloat16");
+  EXPECT_EQ(EnumText(v1::DataType_descriptor(), 99), "99");  // A newer server's.
+}
+
 TEST(CliTest, ProtosBecomeStrictJson) {
   v1::BenchmarkSpec spec;
   spec.set_seed(18446744073709551615U);

@@ -12,6 +12,7 @@
 
 #include "base/field_error.h"
 #include "base/sha256.h"
+#include "client/gradient_request.h"
 #include "keval/client.h"
 #include "tests/unit/client/mock_stub.h"
 
@@ -227,6 +228,19 @@ TEST_F(ConnectionTest, LargeOnesAndHandlesAreStreamed) {
   auto params = Params(memory, 1);
   params.weight = Operand::Handle("tensors/a");
   EXPECT_TRUE(connection_->Gradient(params, {}).ok());
+}
+
+// The server takes the request in one message, but its answer might not fit one.
+TEST_F(ConnectionTest, GradientsThatMayBeTwiceTheirOperandsAreStreamed) {
+  const std::vector<float> memory = {1, 2, 3, 4, 5, 6};
+  auto params = Params(memory, 2);
+  const std::int64_t payload = PrepareGradient(params)->payload_bytes;
+  ExpectInfo(2 * payload - 1);
+  EXPECT_CALL(*stub_, Gradient(_, _)).WillOnce(Return(absl::DataLossError("unary")));
+  EXPECT_EQ(connection_->Gradient(params, {}).status().message(), "unary");
+  params.options.set_grad_dtype(v1::GRAD_DTYPE_FLOAT32);
+  EXPECT_CALL(*stub_, StreamGradient(_, _, _, _)).WillOnce(Return(absl::DataLossError("stream")));
+  EXPECT_EQ(connection_->Gradient(params, {}).status().message(), "stream");
 }
 
 TEST_F(ConnectionTest, AnswersOfAWrongSizeAreNotBelieved) {

@@ -62,6 +62,7 @@ TEST(ServingStateTest, EndCallsTellsThem) {
   EXPECT_TRUE(state.EndStatus().ok());
   state.EndCalls();
   EXPECT_EQ(state.EndStatus().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(GetRetryDelayMs(state.EndStatus()).has_value());
 }
 
 TEST(ServingStateTest, WaitForHealthChangeReturnsOnDrain) {
