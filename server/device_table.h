@@ -1,4 +1,4 @@
-// The devices that serve gradients, by the names that requests use.
+// Every device of the server, by the names that requests use, and which of them run gradients.
 #ifndef KEVAL_SERVER_DEVICE_TABLE_H_
 #define KEVAL_SERVER_DEVICE_TABLE_H_
 

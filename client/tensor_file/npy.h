@@ -26,9 +26,9 @@ struct NpyHeader {
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text, absl::string_view source);
 
 // The whole file as a row-major tensor; Fortran order is converted. `stated` is the caller's word for the element type:
-//   absent       "<f4", "<f8", "<f2", "<i4", "<i8" as they are; "<V2" (what numpy saves for bfloat16) is refused by
-//   name kBFloat16    "<V2" holds bfloat16; "<f4" is rounded to nearest even any other    must be what descr says.
-// INVALID_ARGUMENT naming descr: big-endian, other types. Truncated and trailing bytes are refused.
+// without it "<f4", "<f8", "<f2", "<i4" and "<i8" are read as they are, and "<V2", which numpy saves for bfloat16, is
+// refused by name. With kBFloat16 "<V2" holds bfloat16 and "<f4" is rounded to nearest even. Any other must be what
+// descr says. INVALID_ARGUMENT naming descr: big-endian, other types. Truncated and trailing bytes are refused.
 absl::StatusOr<Tensor> ReadNpy(const std::string& path, std::optional<DType> stated);
 
 // Writes whole or not at all, format 1.0, row-major; bfloat16 as "<V2", like numpy.
