@@ -98,7 +98,8 @@ int Summarize(const Session& session, const CalibrateFlags& flags) {
   if (!shown.ok()) return Complain(shown.status(), session.json);
   absl::Status status;
   if (session.json) {
-    nlohmann::ordered_json document = {{"device", file->device}, {"rounds", file->rounds.size()}};
+    nlohmann::ordered_json document = {{"device", nlohmann::ordered_json(file->device)},
+                                       {"rounds", file->rounds.size()}};
     document.update(verdict::CharacteristicsToJson(*shown));
     status = PrintJson(document);
   } else {

@@ -28,7 +28,8 @@ std::string RateText(const verdict::TargetRate& rate) {
 }  // namespace
 
 std::string CharacteristicsText(const verdict::CalibrationFile& file, const verdict::Characteristics& shown) {
-  std::string text = absl::StrCat(PrintableText(file.device, 256), ": ", file.rounds.size(), " rounds, margin ",
+  const std::string device = file.device.is_string() ? file.device.get<std::string>() : file.device.dump(-1, ' ', true);
+  std::string text = absl::StrCat(PrintableText(device, 256), ": ", file.rounds.size(), " rounds, margin ",
                                   Percent(shown.delta, 2), " (", shown.delta_source, ")\n");
   for (const verdict::EffectRates& effect : shown.effects) {
     absl::StrAppend(&text, effect.effect == 0 ? "  A/A" : absl::StrCat("  injected ", Gain(effect.effect)), ": ",

@@ -1,16 +1,15 @@
 #include "client/cli/job_history.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/field_error.h"
-#include "base/number.h"
 #include "base/text.h"
 #include "client/cli/job_output.h"
+#include "core/verdict/explanation.h"
 
 namespace keval::cli {
 namespace {
@@ -50,10 +49,6 @@ std::string ChangesText(const std::vector<FactChange>& changes) {
   return text;
 }
 
-std::string Gain(double log_ratio) {
-  return absl::StrCat(log_ratio < 0 ? "" : "+", FixedText(100 * std::expm1(log_ratio), 2), " %");
-}
-
 OrderedJson NumberOrNull(const std::optional<double>& value) { return value ? OrderedJson(*value) : OrderedJson(); }
 
 // Every fingerprint once, in the order of the jobs.
@@ -75,8 +70,10 @@ OrderedJson SeriesToJson(const PastSeries& series) {
 std::string SeriesText(const PastSeries& series) {
   std::string text = absl::StrCat("    ", PrintableText(series.series, 128), "  ", PrintableText(series.role, 16));
   if (series.L) {
-    absl::StrAppend(&text, "  ", Gain(*series.L));
-    if (series.lo && series.hi) absl::StrAppend(&text, " [", Gain(*series.lo), ", ", Gain(*series.hi), "]");
+    absl::StrAppend(&text, "  ", verdict::GainPercentText(*series.L));
+    if (series.lo && series.hi)
+      absl::StrAppend(&text, " [", verdict::GainPercentText(*series.lo), ", ", verdict::GainPercentText(*series.hi),
+                      "]");
     absl::StrAppend(&text, "  ", series.rounds, " rounds");
   }
   return absl::StrCat(text, "  ", PrintableText(series.status, 32), "\n");

@@ -55,7 +55,7 @@ absl::StatusOr<CalibrationRound> ReadRound(const std::string& path, const Json& 
   if (!kind.ok()) return kind.status();
   const auto effect = NumberAt(path, value, "effect");
   if (!effect.ok()) return effect.status();
-  auto started = TextAt(path, value, "started");
+  const auto started = Member(path, value, "started");
   if (!started.ok()) return started.status();
   const auto series = Member(path, value, "series");
   if (!series.ok()) return series.status();
@@ -71,7 +71,8 @@ absl::StatusOr<CalibrationRound> ReadRound(const std::string& path, const Json& 
     return InvalidField(absl::StrCat(path, ".effect"), DoubleText(*effect),
                         *kind == kAa ? "0 in an A/A round" : "other than 0 in an injected round");
   }
-  return CalibrationRound{*effect, *std::move(started), *primary, *control};
+  const std::string when = (*started)->is_string() ? (*started)->get<std::string>() : Dump(**started);
+  return CalibrationRound{*effect, when, *primary, *control};
 }
 
 OrderedJson ShareToJson(const Proportion& share) {
@@ -114,12 +115,12 @@ OrderedJson TargetToJson(const Target& target) {
 absl::StatusOr<CalibrationFile> ParseCalibration(absl::string_view text) {
   const auto document = ParseStrictJson("calibration", text);
   if (!document.ok()) return document.status();
-  auto device = TextAt("calibration", *document, "device");
+  const auto device = Member("calibration", *document, "device");
   if (!device.ok()) return device.status();
   const auto rounds = Member("calibration", *document, "rounds");
   if (!rounds.ok()) return rounds.status();
   if (!(*rounds)->is_array()) return InvalidField("rounds", "something else", "a list");
-  CalibrationFile file{.device = *std::move(device)};
+  CalibrationFile file{.device = **device};
   if (document->contains("spec")) file.spec = document->at("spec");
   file.collected = document->contains("collected") ? document->at("collected") : Json::array();
   if (!file.collected.is_array()) return InvalidField("collected", "something else", "a list");
@@ -132,7 +133,7 @@ absl::StatusOr<CalibrationFile> ParseCalibration(absl::string_view text) {
 }
 
 std::string FormatCalibration(const CalibrationFile& file) {
-  std::string text = absl::StrCat("{\"device\": ", Dump(Json(file.device)), ",\n \"spec\": ", Dump(file.spec),
+  std::string text = absl::StrCat("{\"device\": ", Dump(file.device), ",\n \"spec\": ", Dump(file.spec),
                                   ",\n \"collected\": ", Dump(file.collected), ",\n \"rounds\": [");
   const char* separator = "\n";
   for (const CalibrationRound& round : file.rounds) {

@@ -14,7 +14,7 @@
 namespace keval::verdict {
 
 struct CalibrationFile {
-  std::string device;        // Its model.
+  nlohmann::json device;     // Its model; of a file from elsewhere whatever that says.
   nlohmann::json spec;       // What was measured: variant, shape, procedure. Null where not told.
   nlohmann::json collected;  // A list: from which round on with which device and server.
   std::vector<CalibrationRound> rounds;

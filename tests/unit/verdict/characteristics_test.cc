@@ -178,7 +178,7 @@ TEST(CalibrationJson, ReadsWhatItWrites) {
 
 TEST(CalibrationJson, TakesAFileWithNothingButRounds) {
   const auto file = ParseCalibration(
-      R"({"device": "x", "rounds": [{"kind": "injected", "effect": 0.01, "started": "", "series": {"primary": 0, "control": 0}}]})");
+      R"({"device": {"uuid": "GPU-1"}, "rounds": [{"kind": "injected", "effect": 0.01, "started": "", "series": {"primary": 0, "control": 0}}]})");
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->rounds.size(), 1U);
 }
