@@ -83,8 +83,8 @@ TEST(DecideJob, SaysWhatTheTableSays) {
   EXPECT_EQ(DecideJob(job(-0.03, 0), config).call, Call::kRegressed);
   EXPECT_EQ(DecideJob(job(0, 0), config).call, Call::kEquivalent);
   EXPECT_EQ(DecideJob(job(0.03, 0.01), config).call, Call::kControlFailed);
-  EXPECT_EQ(DecideJob(job(-0.0099, 0), config).call, Call::kUndecided);
-  EXPECT_EQ(DecideJob(job(-0.0099, 0), config).rounds, 24);
+  EXPECT_EQ(DecideJob(job(-0.00995, 0), config).call, Call::kUndecided);
+  EXPECT_EQ(DecideJob(job(-0.00995, 0), config).rounds, 24);
   auto guarded = job(0.03, 0);
   for (std::size_t i = 0; i < guarded.size(); ++i) guarded[i].guard = i % 2 == 0 ? -0.0201 : -0.0199;
   EXPECT_EQ(DecideJob(guarded, config).call, Call::kRegressed);
