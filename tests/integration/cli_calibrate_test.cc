@@ -48,7 +48,8 @@ class CliCalibrateTest : public ::testing::Test {
   // Its D of the primary by effect.
   std::vector<double> Primary(double effect) const {
     std::vector<double> values;
-    for (const Json& round : File().at("rounds")) {
+    const Json file = File();
+    for (const Json& round : file.at("rounds")) {
       if (round.at("effect") == effect) values.push_back(round.at("series").at("primary"));
     }
     return values;
@@ -72,7 +73,8 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
   ASSERT_EQ(Primary(0.5).size(), 3U);
   const std::vector<double> injected = Primary(0.5);
   EXPECT_GT((injected[0] + injected[1] + injected[2]) / 3, 0.1) << "0.5 were injected";
-  for (const Json& round : File().at("rounds")) {
+  const Json before = File().at("rounds");
+  for (const Json& round : before) {
     EXPECT_EQ(round.at("kind"), round.at("effect") == 0 ? "aa" : "injected");
     EXPECT_TRUE(absl::EndsWith(round.at("started").get<std::string>(), "Z"));
     EXPECT_TRUE(round.at("series").at("control").is_number());
@@ -80,7 +82,6 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
   EXPECT_EQ(File().at("collected").size(), 1U);
 
   // What is there stays as it is; only what lacks is collected.
-  const Json before = File().at("rounds");
   auto more = collect;
   more.insert(more.end(), {"--aa", "6", "--json"});
   result = Run(more);
