@@ -18,6 +18,7 @@
 #include "base/shape.h"
 #include "base/text.h"
 #include "core/linear_logp/chunk_plan.h"
+#include "core/verdict/config.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "proto/data_type.h"
@@ -204,9 +205,9 @@ absl::Status NormalizeLevels(absl::string_view field, int looks, absl::Span<cons
                         absl::StrCat("one for each of the ", looks, " looks"));
   }
   for (int i = 0; i < levels->size(); ++i) {
-    if (!(levels->Get(i) > 0 && levels->Get(i) <= kMaxLevel)) {
+    if (!(levels->Get(i) >= verdict::kMinLevel && levels->Get(i) <= kMaxLevel)) {
       return InvalidField(absl::StrCat(field, "[", i, "]"), DoubleText(levels->Get(i)),
-                          absl::StrCat("in (0, ", DoubleText(kMaxLevel), "]"));
+                          absl::StrCat("in [", DoubleText(verdict::kMinLevel), ", ", DoubleText(kMaxLevel), "]"));
     }
   }
   return absl::OkStatus();

@@ -33,8 +33,9 @@ absl::Status CheckLevels(absl::string_view field, const std::vector<double>& lev
                         absl::StrCat("one level for each of the ", looks, " looks"));
   }
   for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (!(levels[i] > 0 && levels[i] < 0.5)) {
-      return InvalidField(absl::StrCat(field, "[", i, "]"), DoubleText(levels[i]), "in (0, 0.5)");
+    if (!(levels[i] >= kMinLevel && levels[i] < 0.5)) {
+      return InvalidField(absl::StrCat(field, "[", i, "]"), DoubleText(levels[i]),
+                          absl::StrCat("in [", DoubleText(kMinLevel), ", 0.5)"));
     }
   }
   return absl::OkStatus();

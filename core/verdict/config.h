@@ -10,6 +10,11 @@
 
 namespace keval::verdict {
 
+// The least level that can be spent: a t quantile of much less has no double.
+inline constexpr double kMinLevel = 1e-9;
+// A series with values from fewer rounds decides nothing.
+inline constexpr int kMinDecidingRounds = 4;
+
 struct Config {
   std::vector<int> looks = {6, 10, 16, 24};  // Rounds at which the table is asked.
   // One-sided levels spent at each look: superiority and regression, equivalence and non-inferiority.
@@ -24,7 +29,7 @@ struct Config {
 };
 
 // INVALID_ARGUMENT naming the key ("a_sup", "looks[1]", "delta.guard", …) for no look, lengths that differ, looks that
-// don't ascend or are outside [2, 10000], levels outside (0, 0.5), δ outside (0, 1), shares outside [0, 1].
+// don't ascend or are outside [2, 10000], levels outside [1e-9, 0.5), δ outside (0, 1), shares outside [0, 1].
 absl::Status ValidateConfig(const Config& config);
 
 }  // namespace keval::verdict

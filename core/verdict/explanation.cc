@@ -92,6 +92,10 @@ std::string ExplainMissingRounds(const Look& look) {
   const auto counts = [&look](const SeriesLook& series) {
     return absl::StrCat(Name(series.series), " has a value in ", series.n, " of ", look.R, " rounds");
   };
+  if (look.R < kMinDecidingRounds) {
+    return absl::StrCat("A look after ", look.R, " rounds can't decide, which takes at least ", kMinDecidingRounds,
+                        ". Next step: set the last look to that or more.");
+  }
   return absl::StrCat("Too many rounds are missing or lost to throttling: ", List(look, is_short, counts),
                       ". Next step: see what was excluded and why, mend it, and collect the missing rounds again.");
 }

@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kShortShare = 0.8;
-constexpr int kShortRounds = 4;
 constexpr double kTailShare = 0.95;
 
 // Levels of one look.
@@ -87,7 +86,7 @@ SeriesLook TakeSeries(const MeasuredSeries& series, const Config& config, int R,
   look.p_holm = kNaN;
   TakeTails(valued, &look);
   TakeIntervals(levels, &look);
-  look.is_short = look.n < std::max(kShortRounds, CeilShare(kShortShare, R));
+  look.is_short = look.n < std::max(kMinDecidingRounds, CeilShare(kShortShare, R));
   if (series.role == Role::kControl) return look;
   look.delta = DeltaOf(config, series.name, series.role);
   look.non_inferior = look.eq_lo > -look.delta;

@@ -182,6 +182,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"procedure.looks[1]", [](auto* s) { s->mutable_procedure()->set_looks(1, 6); }},
         Refusal{"procedure.looks[1]", [](auto* s) { s->mutable_procedure()->set_looks(1, 201); }},
         Refusal{"procedure.a_sup", [](auto* s) { s->mutable_procedure()->add_a_sup(.002); }},
+        Refusal{"procedure.a_ctl[1]",
+                [](auto* s) {
+                  s->mutable_procedure()->add_a_ctl(1e-9);
+                  s->mutable_procedure()->add_a_ctl(1e-17);
+                }},
         Refusal{"procedure.a_eq[1]",
                 [](auto* s) {
                   s->mutable_procedure()->add_a_eq(.002);

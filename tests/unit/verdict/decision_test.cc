@@ -340,6 +340,15 @@ TEST(Decide, RoundsThatAreNotInTheFileAreMissingToo) {
   EXPECT_EQ(outcome.looks[0].series[1].n, 2);
 }
 
+TEST(Decide, ALookOfThreeRoundsSaysThatItCannotDecide) {
+  Config config;
+  config.looks = {3};
+  config.a_sup = config.a_eq = config.a_ctl = {kMinLevel};  // The least level has its quantiles too.
+  const Outcome outcome = MustDecide(MakeSamples(Job(.03, 0, 3)), config);
+  EXPECT_EQ(outcome.reason, "MISSING_ROUNDS");
+  EXPECT_THAT(outcome.detail, HasSubstr("takes at least 4"));
+}
+
 TEST(Decide, SeriesWithoutAnyValueIsNamed) {
   std::vector<Sample> samples = MakeSamples(Job(.03, 0, 6));
   for (Sample& sample : samples) sample.throttled = sample.series == "ctl" && sample.quad == 0;
