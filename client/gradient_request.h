@@ -21,8 +21,8 @@ struct PreparedGradient {
   v1::GradientRequest header;
   std::vector<ConstBytes> payload;
   std::int64_t payload_bytes = 0;
-  // An upper bound of the answer's bytes: 16-bit operands may ask for gradients of twice their size. Without meaning where
-  // there are handles.
+  // An upper bound of the answer's bytes: 16-bit operands may ask for gradients of twice their size. Without meaning
+  // where there are handles.
   std::int64_t answer_bytes = 0;
   bool has_handles = false;
   std::deque<Tensor> copies;  // What spans of `payload` may point into.
