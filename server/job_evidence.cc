@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/linear_logp/chunk_plan.h"
 #include "core/verdict/json.h"
 #include "core/verdict/measured_series.h"
 
@@ -62,9 +63,48 @@ absl::string_view RegionName(DiagnosticRegion region) {
   return "forward_backward";
 }
 
-Json ArmProfileJson(const std::map<std::string, std::int64_t>& base,
-                    const std::map<std::string, std::int64_t>& candidate) {
-  return {{"base", base}, {"candidate", candidate}};
+using Counts = std::map<std::string, std::int64_t>;
+
+// Candidate minus base, of the names in which they differ.
+Json DifferenceJson(const Counts& base, const Counts& candidate) {
+  Counts difference = candidate;
+  for (const auto& [name, count] : base) difference[name] -= count;
+  Json out = Json::object();
+  for (const auto& [name, count] : difference) {
+    if (count != 0) out[name] = count;
+  }
+  return out;
+}
+
+Json CountsJson(const Counts& base, const Counts& candidate) {
+  return {{"base", base}, {"candidate", candidate}, {"difference", DifferenceJson(base, candidate)}};
+}
+
+Json DramJson(const DramCount& base, const DramCount& candidate) {
+  Json out = {{"base", nullptr}, {"candidate", nullptr}, {"difference", nullptr}};
+  for (const auto& [name, count] : {std::pair("base", &base), std::pair("candidate", &candidate)}) {
+    if (count->note.empty()) out[name] = {{"read_bytes", count->read_bytes}, {"written_bytes", count->written_bytes}};
+  }
+  out["note"] = base.note.empty() ? candidate.note : base.note;
+  if (base.note.empty() && candidate.note.empty()) {
+    out["difference"] = {{"read_bytes", candidate.read_bytes - base.read_bytes},
+                         {"written_bytes", candidate.written_bytes - base.written_bytes}};
+  }
+  return out;
+}
+
+// Name and region, and what the static model says of the run's chunks.
+Json DiagnosticHeadJson(const DiagnosticRun& run) {
+  Json out = {{"name", run.name}, {"region", std::string(RegionName(run.region))}};
+  const WorkShape& shape = run.shape;
+  const auto plan =
+      linear_logp::MakeChunkPlan(shape.num_tokens, shape.hidden_size, shape.vocab_size,
+                                 shape.chunk_elems > 0 ? shape.chunk_elems : linear_logp::kDefaultChunkElems);
+  if (!plan.ok()) return out;
+  out["chunks"] = plan->chunks;
+  out["predicted_saving_bytes"] = plan->saving_bytes;
+  out["predicted_add_ops_saved"] = plan->add_ops_saved;
+  return out;
 }
 
 }  // namespace
@@ -175,30 +215,39 @@ Json ContractJson(const std::vector<ContractRowData>& rows) {
 Json ProfileJson(const ProfileData& profile) {
   Json out = Json::object();
   for (const auto& [series, arms] : profile.by_series) {
-    out[series] = {{"ops", ArmProfileJson(arms.first.ops, arms.second.ops)},
-                   {"kernels", ArmProfileJson(arms.first.kernels, arms.second.kernels)}};
+    const auto& [base, candidate] = arms;
+    Json kernels = CountsJson(base.kernels, candidate.kernels);
+    kernels["note"] = base.kernels_note.empty() ? candidate.kernels_note : base.kernels_note;
+    out[series] = {{"ops", CountsJson(base.ops, candidate.ops)},
+                   {"kernels", std::move(kernels)},
+                   {"kernel_ns", CountsJson(base.kernel_ns, candidate.kernel_ns)},
+                   {"dram", DramJson(base.dram, candidate.dram)}};
   }
   return out;
 }
 
-absl::StatusOr<Json> DiagnosticsJson(const std::vector<DiagnosticRun>& runs,
-                                     const std::vector<verdict::Sample>& samples) {
+absl::StatusOr<Json> DiagnosticsJson(const std::vector<DiagnosticRun>& runs, const DiagnosticsData& data) {
   const auto measured =
-      verdict::MeasureSeries(samples, [](std::size_t index) { return absl::StrCat("sample ", index); });
+      verdict::MeasureSeries(data.samples, [](std::size_t index) { return absl::StrCat("sample ", index); });
   if (!measured.ok()) return measured.status();
   constexpr double kNsPerMs = 1e6;
   Json out = Json::array();
   for (const DiagnosticRun& run : runs) {
+    Json entry = DiagnosticHeadJson(run);
+    if (const auto absent = data.absent.find(run.name); absent != data.absent.end()) {
+      entry["absent"] = absent->second;
+      out.push_back(std::move(entry));
+      continue;
+    }
     const auto series = std::find_if(measured->begin(), measured->end(),
                                      [&](const verdict::MeasuredSeries& one) { return one.name == run.name; });
     if (series == measured->end() || series->rounds.empty()) continue;
     const verdict::MeasuredRound& round = series->rounds.front();
-    out.push_back({{"name", run.name},
-                   {"region", std::string(RegionName(run.region))},
-                   {"base_ms", verdict::NumberToJson(Median(round.block_median_ns[0]) / kNsPerMs)},
-                   {"candidate_ms", verdict::NumberToJson(Median(round.block_median_ns[1]) / kNsPerMs)},
-                   {"L", round.value.has_value() ? verdict::NumberToJson(*round.value) : Json(nullptr)},
-                   {"quads", round.quads}});
+    entry["base_ms"] = verdict::NumberToJson(Median(round.block_median_ns[0]) / kNsPerMs);
+    entry["candidate_ms"] = verdict::NumberToJson(Median(round.block_median_ns[1]) / kNsPerMs);
+    entry["L"] = round.value.has_value() ? verdict::NumberToJson(*round.value) : Json(nullptr);
+    entry["quads"] = round.quads;
+    out.push_back(std::move(entry));
   }
   return out;
 }

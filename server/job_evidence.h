@@ -48,12 +48,11 @@ verdict::Memory MemoryVerdict(const v1::JobPlan& plan, const std::map<std::strin
 // Serialised with invalid UTF-8 replaced.
 std::string JsonText(const Json& value);
 
-// The parts of report.json of these names; ProfileJson has {"ops", "kernels"} by series.
+// The parts of report.json of these names; ProfileJson has {"ops", "kernels", "kernel_ns", "dram"} by series.
 Json ContractJson(const std::vector<ContractRowData>& rows);
 Json ProfileJson(const ProfileData& profile);
-// `samples` of `runs`. INVALID_ARGUMENT where they aren't whole quads.
-absl::StatusOr<Json> DiagnosticsJson(const std::vector<DiagnosticRun>& runs,
-                                     const std::vector<verdict::Sample>& samples);
+// INVALID_ARGUMENT where `data`'s samples aren't whole quads.
+absl::StatusOr<Json> DiagnosticsJson(const std::vector<DiagnosticRun>& runs, const DiagnosticsData& data);
 
 // diagnostics.csv: a samples file with role `diagnostic`, which no verdict is computed from.
 std::string DiagnosticsCsv(const std::vector<verdict::Sample>& samples);

@@ -353,17 +353,17 @@ absl::Status JobExecution::Diagnose() {
   auto collected = at_.collector->Diagnose(arms_, runs, at_.lease, at_.check);
   if (!collected.ok()) return collected.status();
   if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("diagnose", *failure);
-  const auto& samples = std::get<std::vector<verdict::Sample>>(*collected);
-  const auto figures = DiagnosticsJson(runs, samples);
+  const auto& data = std::get<DiagnosticsData>(*collected);
+  const auto figures = DiagnosticsJson(runs, data);
   if (!figures.ok()) {
     return NoteLoss("diagnose", {.cause = "harness",
                                  .reason = "BAD_SAMPLES",
                                  .detail = std::string(figures.status().message()),
-                                 .partial = samples});
+                                 .partial = data.samples});
   }
   JobChange change = NewChange();
   change.documents.emplace_back("diagnostics", JsonText(*figures));
-  change.documents.emplace_back("diagnostics.csv", DiagnosticsCsv(samples));
+  change.documents.emplace_back("diagnostics.csv", DiagnosticsCsv(data.samples));
   return Commit(std::move(change));
 }
 

@@ -138,8 +138,10 @@ absl::Status AddToSeries(const Parsed& parsed, const v1::JobPlan::SeriesPlan& pl
                             {"candidate", DispatchJson(last->candidate_dispatch)}};
   }
   if (profile.is_object() && profile.contains(plan.series())) {
-    (*entry)["ops"] = profile.at(plan.series()).at("ops");
-    (*entry)["kernels"] = profile.at(plan.series()).at("kernels");
+    const Json& measured = profile.at(plan.series());
+    for (const char* part : {"ops", "kernels", "kernel_ns", "dram"}) {
+      if (measured.contains(part)) (*entry)[part] = measured.at(part);  // An older server's profile lacks some.
+    }
   }
   (*entry)["predicted_traffic"] = TrafficJson(plan.traffic());
   return absl::OkStatus();

@@ -109,11 +109,21 @@ struct PilotData {
   std::int64_t device_bytes_per_worker = 0;
 };
 
+// Bytes that went between the device and its memory, by its hardware counters.
+struct DramCount {
+  std::string note = "not counted";  // Why there are none; empty where there are.
+  std::int64_t read_bytes = 0;
+  std::int64_t written_bytes = 0;
+};
+
 // Counts by name, for one forward + backward call.
 struct ProfileData {
   struct Arm {
     std::map<std::string, std::int64_t> ops;
-    std::map<std::string, std::int64_t> kernels;  // Empty on a CPU.
+    std::map<std::string, std::int64_t> kernels;    // Launches.
+    std::map<std::string, std::int64_t> kernel_ns;  // All launches of a name together.
+    std::string kernels_note;                       // Why there are none.
+    DramCount dram;
   };
   std::map<std::string, std::pair<Arm, Arm>> by_series;  // Base, candidate.
 };
@@ -127,6 +137,10 @@ struct DiagnosticRun {
   int quads = 3;
   int timed_repetitions = 3;
   int discarded_repetitions = 1;
+};
+struct DiagnosticsData {
+  std::vector<verdict::Sample> samples;       // Of whole runs, `series` being the run's name.
+  std::map<std::string, std::string> absent;  // Run that failed to why, as a printable sentence.
 };
 
 struct ContractRowData {
@@ -162,9 +176,10 @@ class RoundCollector {
       const Check& check) = 0;
   virtual absl::StatusOr<Collected<ProfileData>> Profile(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                          DeviceLease* lease, const Check& check) = 0;
-  virtual absl::StatusOr<Collected<std::vector<verdict::Sample>>> Diagnose(const JobArms& arms,
-                                                                           const std::vector<DiagnosticRun>& runs,
-                                                                           DeviceLease* lease, const Check& check) = 0;
+  // A run that fails (out of memory with one chunk, say) is absent, and the others go on.
+  virtual absl::StatusOr<Collected<DiagnosticsData>> Diagnose(const JobArms& arms,
+                                                              const std::vector<DiagnosticRun>& runs,
+                                                              DeviceLease* lease, const Check& check) = 0;
   // CPU and GPU model, UUID, driver, CUDA, LibTorch, governor, threads, allocator, …: name to text, for the report.
   virtual absl::StatusOr<Collected<std::map<std::string, std::string>>> Environment(const JobArms& arms,
                                                                                     const Check& check) = 0;

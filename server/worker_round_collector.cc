@@ -11,18 +11,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "server/worker/arm_calls.h"
+#include "server/worker/evidence_calls.h"
+#include "server/worker/quad_calls.h"
 #include "server/worker/worker_crew.h"
 
 namespace keval::server {
 namespace {
 
-using worker::kPrepareLimitBlocks;
-using worker::PrepareArm;
-using worker::ReleaseArm;
+using worker::Draw;
+using worker::Purpose;
 using worker::Reply;
 using worker::Request;
 using worker::Seat;
-using worker::TimeBlock;
 using worker::Work;
 using worker::WorkerCrew;
 
@@ -41,93 +41,29 @@ std::string FileSha256(const std::string& path) {
 
 constexpr int kContractLimitBlocks = 5;  // Its rows may all come at its end.
 
-// What a random choice of a job is for.
-enum Purpose : std::uint64_t { kStartOrder = 1, kQuadOrder, kInputs, kPilot, kProfile, kDiagnose };
-
-// A bijection of 64 bits in which every input bit reaches every output bit (the finaliser of SplitMix64).
-std::uint64_t Mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-// The random bits of (job, purpose, a, b): a rerun of a round draws the same ones.
-std::uint64_t Draw(std::uint64_t seed, Purpose purpose, int a, int b) {
-  std::uint64_t state = Mix(seed + 0x9e3779b97f4a7c15ULL);
-  for (const std::uint64_t part :
-       {static_cast<std::uint64_t>(purpose), static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)}) {
-    state = Mix(state ^ (part + 0x9e3779b97f4a7c15ULL));
-  }
-  return state;
-}
-
 std::vector<Seat> Shuffled(std::vector<Seat> seats, std::uint64_t bits) {
   for (std::size_t left = seats.size(); left > 1; --left) {
     std::swap(seats[left - 1], seats[bits % left]);
-    bits = Mix(bits);
+    bits = worker::Mix(bits);
   }
   return seats;
-}
-
-DeviceReading ReadingOf(const worker::DeviceReading& reading) {
-  return {reading.sm_clock_mhz(),        reading.memory_clock_mhz(), reading.power_watts(),
-          reading.temperature_celsius(), reading.throttle_reasons(), reading.other_processes()};
 }
 
 DispatchRecord DispatchOf(const worker::Dispatch& dispatch) {
   return {dispatch.variant(), dispatch.path(), dispatch.reason(), dispatch.fallback()};
 }
 
-// What the quads of one series need to know.
-struct QuadPlan {
-  std::string series;
-  verdict::Role role = verdict::Role::kPrimary;
-  int round = 0;
-  int quads = 8;
-  int timed = 5;
-  int discarded = 2;
-  std::uint64_t order_seed = 0;  // With the quad's number: ABBA or BAAB.
-  Seat second = Seat::kCandidate;
-};
-
-// Appends the series' samples and blocks, block by block, so that a failure leaves what was measured.
-absl::Status CollectQuads(const QuadPlan& plan, WorkerCrew* crew, std::vector<verdict::Sample>* samples,
-                          std::vector<BlockRecord>* blocks) {
-  for (int quad = 0; quad < plan.quads; ++quad) {
-    const bool base_first = (Mix(plan.order_seed + static_cast<std::uint64_t>(quad)) & 1) == 0;
-    absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-    if (!turn.ok()) {
-      return turn.status();
-    }
-    for (int pos = 0; pos < 4; ++pos) {
-      const bool outer = pos == 0 || pos == 3;
-      const bool is_base = outer == base_first;
-      absl::StatusOr<worker::BlockDone> block =
-          TimeBlock(plan.discarded, plan.timed, is_base ? Seat::kBase : plan.second, crew);
-      if (!block.ok()) {
-        return block.status();
-      }
-      const char arm = is_base ? 'A' : 'B';
-      for (int rep = 0; rep < plan.timed; ++rep) {
-        samples->push_back(
-            {plan.series, plan.role, plan.round, quad, pos, arm, rep, block->ns(rep), block->throttled()});
-      }
-      blocks->push_back({plan.series, quad, pos, arm, ReadingOf(block->before()), ReadingOf(block->after())});
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round, int index, WorkerCrew* crew,
                            RoundData* data) {
   const Seat second = run.role == verdict::Role::kControl ? Seat::kBaseCopy : Seat::kCandidate;
   const Seat third = second == Seat::kCandidate ? Seat::kBaseCopy : Seat::kCandidate;
-  const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kInputs, round, index), true};
-  absl::StatusOr<worker::Prepared> base = PrepareArm(arms, work, Seat::kBase, crew);
+  const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kInputs, round, index),
+                     true};
+  absl::StatusOr<worker::Prepared> base = worker::PrepareArm(arms, work, Seat::kBase, crew);
   if (!base.ok()) {
     return base.status();
   }
-  absl::StatusOr<worker::Prepared> other = PrepareArm(arms, work, second, crew);
+  absl::StatusOr<worker::Prepared> other = worker::PrepareArm(arms, work, second, crew);
   if (!other.ok()) {
     return other.status();
   }
@@ -143,21 +79,21 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
   }
   data->evidence.push_back({run.series, base->peak_bytes(), other->peak_bytes(), DispatchOf(base->dispatch()),
                             DispatchOf(other->dispatch())});
-  const QuadPlan plan = {run.series,
-                         run.role,
-                         round,
-                         run.quads,
-                         run.timed_repetitions,
-                         run.discarded_repetitions,
-                         Draw(arms.seed, kQuadOrder, round, index),
-                         second};
-  if (absl::Status status = CollectQuads(plan, crew, &data->samples, &data->blocks); !status.ok()) {
+  const worker::QuadPlan plan = {run.series,
+                                 run.role,
+                                 round,
+                                 run.quads,
+                                 run.timed_repetitions,
+                                 run.discarded_repetitions,
+                                 Draw(arms.seed, Purpose::kQuadOrder, round, index),
+                                 second};
+  if (absl::Status status = worker::CollectQuads(plan, crew, &data->samples, &data->blocks); !status.ok()) {
     return status;
   }
-  if (absl::Status status = ReleaseArm(Seat::kBase, crew); !status.ok()) {
+  if (absl::Status status = worker::ReleaseArm(Seat::kBase, crew); !status.ok()) {
     return status;
   }
-  return ReleaseArm(second, crew);
+  return worker::ReleaseArm(second, crew);
 }
 
 double Median(std::vector<double> values) {
@@ -170,14 +106,14 @@ double Median(std::vector<double> values) {
 absl::StatusOr<double> TimeBase(WorkerCrew* crew) {
   constexpr double kLongNs = 0.25e9;
   constexpr int kCalls = 5;
-  absl::StatusOr<worker::BlockDone> first = TimeBlock(0, 1, Seat::kBase, crew);
+  absl::StatusOr<worker::BlockDone> first = worker::TimeBlock(0, 1, Seat::kBase, crew);
   if (!first.ok()) {
     return first.status();
   }
   if (static_cast<double>(first->ns(0)) > kLongNs) {
     return static_cast<double>(first->ns(0));
   }
-  absl::StatusOr<worker::BlockDone> more = TimeBlock(1, kCalls, Seat::kBase, crew);
+  absl::StatusOr<worker::BlockDone> more = worker::TimeBlock(1, kCalls, Seat::kBase, crew);
   if (!more.ok()) {
     return more.status();
   }
@@ -188,8 +124,9 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
                           PilotData* data) {
   int index = 0;
   for (const SeriesRun& run : series) {
-    const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kPilot, 0, index++), true};
-    absl::StatusOr<worker::Prepared> prepared = PrepareArm(arms, work, Seat::kBase, crew);
+    const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kPilot, 0, index++),
+                       true};
+    absl::StatusOr<worker::Prepared> prepared = worker::PrepareArm(arms, work, Seat::kBase, crew);
     if (!prepared.ok()) {
       return prepared.status();
     }
@@ -206,34 +143,6 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
     data->base_ns[run.series] = *ns;
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<ProfileData::Arm> CollectCounts(const JobArms& arms, const SeriesRun& run, int index, Seat seat,
-                                               WorkerCrew* crew) {
-  const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, kProfile, 0, index), false};
-  if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
-    return status;
-  }
-  Request request;
-  request.mutable_profile();
-  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-  if (!turn.ok()) {
-    return turn.status();
-  }
-  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
-  if (!reply.ok()) {
-    return reply.status();
-  }
-  if (!reply->has_profiled()) {
-    return crew->FailAsHarness(seat, "answered something else to a profile");
-  }
-  ProfileData::Arm counts;
-  counts.ops.insert(reply->profiled().ops().begin(), reply->profiled().ops().end());
-  counts.kernels.insert(reply->profiled().kernels().begin(), reply->profiled().kernels().end());
-  if (absl::Status status = ReleaseArm(seat, crew); !status.ok()) {
-    return status;
-  }
-  return counts;
 }
 
 ContractRowData RowOf(const worker::ContractRow& row) {
@@ -277,6 +186,24 @@ absl::Status CollectContract(const JobArms& arms, const std::string& candidate, 
   }
 }
 
+// Calls `visit` for both arms of each series that isn't a control (that would be base twice: nothing new), until it
+// fails.
+absl::Status ForEachArm(const std::vector<SeriesRun>& series, ProfileData* data,
+                        const std::function<absl::Status(int index, Seat seat, ProfileData::Arm* arm)>& visit) {
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    if (series[i].role == verdict::Role::kControl) {
+      continue;
+    }
+    auto& [base, candidate] = data->by_series[series[i].series];
+    for (const auto& [seat, arm] : {std::pair(Seat::kBase, &base), std::pair(Seat::kCandidate, &candidate)}) {
+      if (absl::Status status = visit(static_cast<int>(i), seat, arm); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::chrono::milliseconds StartTimeout(const WorkerRoundCollector::Options& options) {
   return std::chrono::milliseconds(std::llround(options.start_timeout_seconds * 1000));
 }
@@ -307,8 +234,8 @@ absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& 
   const auto begin = std::chrono::steady_clock::now();
   WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
   RoundData data;
-  absl::Status status =
-      crew.Start(Shuffled({Seat::kBase, Seat::kCandidate, Seat::kBaseCopy}, Draw(arms.seed, kStartOrder, round, 0)));
+  absl::Status status = crew.Start(
+      Shuffled({Seat::kBase, Seat::kCandidate, Seat::kBaseCopy}, Draw(arms.seed, Purpose::kStartOrder, round, 0)));
   for (std::size_t i = 0; i < series.size() && status.ok(); ++i) {
     status = CollectSeries(arms, series[i], round, static_cast<int>(i), &crew, &data);
   }
@@ -345,59 +272,90 @@ absl::StatusOr<Collected<std::vector<ContractRowData>>> WorkerRoundCollector::Co
 absl::StatusOr<Collected<ProfileData>> WorkerRoundCollector::Profile(const JobArms& arms,
                                                                      const std::vector<SeriesRun>& series,
                                                                      DeviceLease* lease, const Check& check) {
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
   ProfileData data;
-  absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
-  for (std::size_t i = 0; i < series.size() && status.ok(); ++i) {
-    if (series[i].role == verdict::Role::kControl) {
-      continue;  // Base twice: nothing new.
+  {
+    WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+    absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
+    if (status.ok()) {
+      status = ForEachArm(series, &data, [&](int index, Seat seat, ProfileData::Arm* arm) {
+        absl::StatusOr<ProfileData::Arm> counts = worker::CollectCounts(arms, series[index], index, seat, &crew);
+        if (counts.ok()) {
+          *arm = *std::move(counts);
+        }
+        return counts.status();
+      });
     }
-    auto& [base, candidate] = data.by_series[series[i].series];
-    for (const auto& [seat, counts] : {std::pair(Seat::kBase, &base), std::pair(Seat::kCandidate, &candidate)}) {
-      absl::StatusOr<ProfileData::Arm> arm = CollectCounts(arms, series[i], static_cast<int>(i), seat, &crew);
-      if (!arm.ok()) {
-        status = arm.status();
-        break;
-      }
-      *counts = *std::move(arm);
+    if (!status.ok()) {
+      return crew.Finish(status, std::move(data));
     }
   }
-  return crew.Finish(status, std::move(data));
+  if (absl::Status status = CountDram(arms, series, lease, check, &data); !status.ok()) {
+    return status;
+  }
+  return Collected<ProfileData>(std::move(data));
 }
 
-absl::StatusOr<Collected<std::vector<verdict::Sample>>> WorkerRoundCollector::Diagnose(
-    const JobArms& arms, const std::vector<DiagnosticRun>& runs, DeviceLease* lease, const Check& check) {
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
-  std::vector<verdict::Sample> samples;
-  std::vector<BlockRecord> blocks;
-  absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
-  for (std::size_t i = 0; i < runs.size() && status.ok(); ++i) {
-    const DiagnosticRun& run = runs[i];
-    const int index = static_cast<int>(i);
-    const Work work = {run.shape, run.region, Draw(arms.seed, kDiagnose, 0, index), false};
-    for (const Seat seat : {Seat::kBase, Seat::kCandidate}) {
-      if (status.ok()) {
-        status = PrepareArm(arms, work, seat, &crew).status();
-      }
-    }
-    const QuadPlan plan = {run.name,
-                           verdict::Role::kPrimary,
-                           0,
-                           run.quads,
-                           run.timed_repetitions,
-                           run.discarded_repetitions,
-                           Draw(arms.seed, kDiagnose, 1, index),
-                           Seat::kCandidate};
-    if (status.ok()) {
-      status = CollectQuads(plan, &crew, &samples, &blocks);
-    }
-    for (const Seat seat : {Seat::kBase, Seat::kCandidate}) {
-      if (status.ok()) {
-        status = ReleaseArm(seat, &crew);
-      }
-    }
+// Other processes than those that traced the kernels; what fails there leaves a note and the rest of the profile.
+absl::Status WorkerRoundCollector::CountDram(const JobArms& arms, const std::vector<SeriesRun>& series,
+                                             DeviceLease* lease, const Check& check, ProfileData* data) const {
+  if (arms.device == "cpu") {
+    return ForEachArm(series, data, [](int, Seat, ProfileData::Arm* arm) {
+      arm->dram.note = "a CPU's memory traffic is not counted";
+      return absl::OkStatus();
+    });
   }
-  return crew.Finish(status, std::move(samples));
+  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
+  return ForEachArm(series, data, [&](int index, Seat seat, ProfileData::Arm* arm) {
+    if (status.ok()) {
+      absl::StatusOr<DramCount> dram = worker::CollectDram(arms, series[index], index, seat, &crew);
+      if (dram.ok()) {
+        arm->dram = *std::move(dram);
+      }
+      status = dram.status();
+    }
+    if (!status.ok() && !crew.failure().has_value()) {
+      return status;  // `check` spoke.
+    }
+    if (!status.ok()) {
+      arm->dram.note = crew.failure()->detail;
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<Collected<DiagnosticsData>> WorkerRoundCollector::Diagnose(const JobArms& arms,
+                                                                          const std::vector<DiagnosticRun>& runs,
+                                                                          DeviceLease* lease, const Check& check) {
+  constexpr std::size_t kMostFailures = 3;
+  DiagnosticsData data;
+  std::unique_ptr<WorkerCrew> crew;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (data.absent.size() >= kMostFailures) {
+      data.absent[runs[i].name] = absl::StrCat("not tried after ", kMostFailures, " others had failed");
+      continue;
+    }
+    const std::size_t before = data.samples.size();
+    absl::Status status;
+    if (crew == nullptr) {
+      crew = std::make_unique<WorkerCrew>(options_.worker_program, StartTimeout(options_), arms, lease, check);
+      status = crew->Start({Seat::kBase, Seat::kCandidate});
+    }
+    if (status.ok()) {
+      status = worker::CollectDiagnostic(arms, runs[i], static_cast<int>(i), crew.get(), &data.samples);
+    }
+    if (status.ok()) {
+      continue;
+    }
+    if (!crew->failure().has_value()) {
+      return status;  // `check` spoke.
+    }
+    data.samples.resize(before);
+    data.absent[runs[i].name] =
+        absl::StrCat(crew->failure()->cause, ", ", crew->failure()->reason, ": ", crew->failure()->detail);
+    crew.reset();
+  }
+  return Collected<DiagnosticsData>(std::move(data));
 }
 
 absl::StatusOr<Collected<std::map<std::string, std::string>>> WorkerRoundCollector::Environment(const JobArms& arms,

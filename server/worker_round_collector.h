@@ -33,13 +33,15 @@ class WorkerRoundCollector : public RoundCollector {
       const Check& check) override;
   absl::StatusOr<Collected<ProfileData>> Profile(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                  DeviceLease* lease, const Check& check) override;
-  absl::StatusOr<Collected<std::vector<verdict::Sample>>> Diagnose(const JobArms& arms,
-                                                                   const std::vector<DiagnosticRun>& runs,
-                                                                   DeviceLease* lease, const Check& check) override;
+  absl::StatusOr<Collected<DiagnosticsData>> Diagnose(const JobArms& arms, const std::vector<DiagnosticRun>& runs,
+                                                      DeviceLease* lease, const Check& check) override;
   absl::StatusOr<Collected<std::map<std::string, std::string>>> Environment(const JobArms& arms,
                                                                             const Check& check) override;
 
  private:
+  absl::Status CountDram(const JobArms& arms, const std::vector<SeriesRun>& series, DeviceLease* lease,
+                         const Check& check, ProfileData* data) const;
+
   Options options_;
 };
 

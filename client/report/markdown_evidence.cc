@@ -16,6 +16,10 @@ namespace keval::report {
 namespace {
 
 constexpr std::array<absl::string_view, 2> kArms = {"base", "candidate"};
+constexpr std::array<absl::string_view, 3> kArmsAndDifference = {"base", "candidate", "difference"};
+
+// The heading of a row that compares the arms.
+std::string ArmName(absl::string_view key) { return key == "difference" ? "candidate − base" : std::string(key); }
 
 std::string SeriesSpan(const Json& entry) { return CodeSpan(TextOf(entry, "series")); }
 
@@ -177,15 +181,47 @@ std::string MemorySection(const Json& report) {
                 absl::StrCat(medians.Text(), rounds.Text()));
 }
 
+namespace {
+
+// Milliseconds of all kernels of an arm together.
+std::string KernelTime(const Json& ns_by_name) {
+  if (!ns_by_name.is_object() || ns_by_name.empty()) return std::string(kAbsent);
+  constexpr double kNsPerMs = 1e6;
+  double sum = 0;
+  for (const Json& ns : ns_by_name) sum += NumberOf(ns).value_or(0);
+  return FixedText(sum / kNsPerMs, 3);
+}
+
+// Bytes by the hardware counters, or why there are none.
+std::string DramTables(const Json& report) {
+  Table bytes({"series", "arm", "read", "written"});
+  Table notes({"series", "no hardware counters, because"});
+  for (const Json& series : ListOf(report, "series")) {
+    const Json& dram = Member(series, "dram");
+    for (const absl::string_view arm : kArmsAndDifference) {
+      const Json& count = Member(dram, arm);
+      if (!count.is_object()) continue;
+      bytes.Add({SeriesSpan(series), ArmName(arm), BytesOf(count, "read_bytes"), BytesOf(count, "written_bytes")});
+    }
+    if (const std::string note = TextOf(dram, "note"); !note.empty()) notes.Add({SeriesSpan(series), CodeSpan(note)});
+  }
+  if (bytes.empty() && notes.empty()) return "";
+  return absl::StrCat("**Bytes of device memory, measured by hardware counters**\n\n", bytes.Text(), notes.Text());
+}
+
+}  // namespace
+
 std::string OperationsSection(const Json& report) {
-  Table measured({"series", "arm", "ops measured in a separate profiled run", "kernels measured likewise"});
+  Table measured(
+      {"series", "arm", "ops measured in a separate profiled run", "kernels measured likewise", "ms in kernels"});
   Table predicted({"series", "chunks", "base bytes", "candidate bytes", "saving", "add ops saved"});
   for (const Json& series : ListOf(report, "series")) {
-    for (const absl::string_view arm : kArms) {
+    for (const absl::string_view arm : kArmsAndDifference) {
       const Json& ops = Member(Member(series, "ops"), arm);
       const Json& kernels = Member(Member(series, "kernels"), arm);
       if (!ops.is_object() && !kernels.is_object()) continue;
-      measured.Add({SeriesSpan(series), std::string(arm), Counts(ops), Counts(kernels)});
+      measured.Add({SeriesSpan(series), ArmName(arm), Counts(ops), Counts(kernels),
+                    KernelTime(Member(Member(series, "kernel_ns"), arm))});
     }
     if (const Json& traffic = Member(series, "predicted_traffic"); traffic.is_object()) {
       predicted.Add({SeriesSpan(series), CodeSpan(TextOf(traffic, "chunks")), BytesOf(traffic, "base_bytes"),
@@ -195,6 +231,7 @@ std::string OperationsSection(const Json& report) {
   }
   if (measured.empty() && predicted.empty()) return "";
   std::string text = measured.empty() ? "Op counts were not measured.\n\n" : "**Measured**\n\n" + measured.Text();
+  absl::StrAppend(&text, DramTables(report));
   if (!predicted.empty()) {
     absl::StrAppend(&text,
                     "**Predicted, not measured**: logical bytes of the weight-gradient table by the static model\n\n",
@@ -248,12 +285,22 @@ std::string ExcludedSection(const Json& report) {
 }
 
 std::string DiagnosticsSection(const Json& report) {
-  Table table({"diagnostic", "region", "base ms", "candidate ms", "gain", "quads"});
+  Table table({"diagnostic", "region", "chunks", "base ms", "candidate ms", "gain", "quads", "predicted saving"});
+  Table absent({"diagnostic", "absent because"});
   for (const Json& one : ListOf(report, "diagnostics")) {
-    table.Add({CodeSpan(TextOf(one, "name")), CodeSpan(TextOf(one, "region")), FixedOf(one, "base_ms", 3),
-               FixedOf(one, "candidate_ms", 3), GainOf(one, "L"), CodeSpan(TextOf(one, "quads"))});
+    if (const std::string why = TextOf(one, "absent"); !why.empty()) {
+      absent.Add({CodeSpan(TextOf(one, "name")), CodeSpan(why)});
+      continue;
+    }
+    table.Add({CodeSpan(TextOf(one, "name")), CodeSpan(TextOf(one, "region")), FixedOf(one, "chunks", 0),
+               FixedOf(one, "base_ms", 3), FixedOf(one, "candidate_ms", 3), GainOf(one, "L"),
+               CodeSpan(TextOf(one, "quads")), BytesOf(one, "predicted_saving_bytes")});
   }
-  return table.empty() ? "" : Folded("Diagnostics (they never decide)", table.Text());
+  if (table.empty() && absent.empty()) return "";
+  return Folded(
+      "Diagnostics (they never decide)",
+      absl::StrCat(table.Text(), absent.Text(),
+                   "The saving is the static model's prediction for the gradient table, not a measurement.\n\n"));
 }
 
 std::string PlanSection(const Json& report) {

@@ -45,20 +45,24 @@ class TraceStore {
   }
   void Clear() {
     MutexLock lock(&mutex_);
-    counts_.clear();
+    sums_.clear();
   }
-  void Add(const char* name) {
+  void Add(const CUpti_ActivityKernel9& kernel) {
     MutexLock lock(&mutex_);
-    ++counts_[KernelName(name == nullptr ? "unnamed" : name)];
+    KernelSum& sum = sums_[KernelName(kernel.name == nullptr ? "unnamed" : kernel.name)];
+    ++sum.count;
+    if (kernel.end > kernel.start) {
+      sum.ns += static_cast<std::int64_t>(kernel.end - kernel.start);  // 0 where CUPTI could not take them.
+    }
   }
-  CountsByName Take() {
+  KernelsByName Take() {
     MutexLock lock(&mutex_);
-    return std::move(counts_);
+    return std::move(sums_);
   }
 
  private:
   Mutex mutex_;
-  CountsByName counts_ ABSL_GUARDED_BY(mutex_);
+  KernelsByName sums_ ABSL_GUARDED_BY(mutex_);
 };
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
@@ -75,7 +79,7 @@ void CUPTIAPI BufferCompleted(CUcontext /*context*/, std::uint32_t /*stream*/, s
   CUpti_Activity* record = nullptr;
   while (valid_size > 0 && cuptiActivityGetNextRecord(buffer, valid_size, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
-      TraceStore::Get().Add(reinterpret_cast<const CUpti_ActivityKernel9*>(record)->name);
+      TraceStore::Get().Add(*reinterpret_cast<const CUpti_ActivityKernel9*>(record));
     }
   }
   ::operator delete(buffer, kBufferAlignment);
@@ -113,7 +117,7 @@ std::string KernelName(absl::string_view mangled) {
   return text.substr(text.rfind(' ') == std::string::npos ? 0 : text.rfind(' ') + 1);
 }
 
-absl::StatusOr<CountsByName> CountKernels(const DeviceSession& session, const std::function<absl::Status()>& call) {
+absl::StatusOr<KernelsByName> TraceKernels(const DeviceSession& session, const std::function<absl::Status()>& call) {
 #ifdef KEVAL_CUDA
   if (session.device().cuda) {
     if (absl::Status status = session.Synchronize(); !status.ok()) {
@@ -149,7 +153,7 @@ absl::StatusOr<CountsByName> CountKernels(const DeviceSession& session, const st
   if (absl::Status status = call(); !status.ok()) {
     return status;
   }
-  return CountsByName();
+  return KernelsByName();
 }
 
 }  // namespace keval::measure

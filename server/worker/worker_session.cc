@@ -9,6 +9,7 @@
 #include "core/contract/contract.h"
 #include "core/linear_logp/engine.h"
 #include "core/measure/block_runner.h"
+#include "core/measure/dram_counter.h"
 #include "core/measure/environment.h"
 #include "core/measure/kernel_trace.h"
 #include "core/measure/memory.h"
@@ -126,6 +127,9 @@ void WorkerSession::Handle(const Request& request, const Emit& emit) {
     case Request::kProfile:
       emit(Count());
       return;
+    case Request::kCountDram:
+      emit(CountDram());
+      return;
     case Request::kContract:
       emit(CheckContract(request.contract(), emit));
       return;
@@ -229,13 +233,35 @@ Reply WorkerSession::Count() {
   Reply reply;
   Profiled& profiled = *reply.mutable_profiled();
   profiled.mutable_ops()->insert(ops->begin(), ops->end());
-  absl::StatusOr<measure::CountsByName> kernels = measure::CountKernels(*session_, call);
-  if (kernels.ok()) {
-    profiled.mutable_kernels()->insert(kernels->begin(), kernels->end());
-  } else {
+  absl::StatusOr<measure::KernelsByName> kernels = measure::TraceKernels(*session_, call);
+  if (!kernels.ok()) {
     profiled.set_kernels_note(PrintableText(kernels.status().message()));
+  } else if (!session_->device().cuda) {
+    profiled.set_kernels_note("a CPU runs no kernels");
+  } else {
+    for (const auto& [name, sum] : *kernels) {
+      (*profiled.mutable_kernels())[name] = sum.count;
+      (*profiled.mutable_kernel_ns())[name] = sum.ns;
+    }
   }
   arm_->DropResults();
+  return reply;
+}
+
+Reply WorkerSession::CountDram() {
+  if (arm_ == nullptr) {
+    return Failed(Failure::BAD_REQUEST, "a count of bytes without an arm");
+  }
+  const absl::StatusOr<measure::DramBytes> bytes = measure::CountDramBytes(*session_, [this] { return arm_->Run(); });
+  arm_->DropResults();
+  Reply reply;
+  DramCounted& counted = *reply.mutable_dram_counted();
+  if (bytes.ok()) {
+    counted.set_read_bytes(bytes->read);
+    counted.set_written_bytes(bytes->written);
+  } else {
+    counted.set_note(PrintableText(bytes.status().message()));
+  }
   return reply;
 }
 

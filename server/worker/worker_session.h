@@ -25,6 +25,7 @@ class WorkerSession {
   Reply MakeArm(const Prepare& prepare);
   Reply Measure(const RunBlock& block);
   Reply Count();
+  Reply CountDram();
   Reply CheckContract(const Contract& contract, const Emit& emit) const;
   Reply Describe() const;
 

@@ -13,11 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/linear_logp/engine.h"
 #include "core/measure/arm.h"
 #include "core/measure/block_runner.h"
 #include "core/measure/delay.h"
 #include "core/measure/device_session.h"
+#include "core/measure/dram_counter.h"
 #include "core/measure/environment.h"
 #include "core/measure/kernel_trace.h"
 #include "core/measure/memory.h"
@@ -139,22 +141,44 @@ TEST_F(MeasureGpuTest, PeakIsTheAllocatorsAndStartsAnewEachTime) {
 TEST_F(MeasureGpuTest, KernelsAreCountedByName) {
   const at::Tensor a = at::ones({256, 256}, OnDevice(at::kFloat));
   at::mm(a, a);
-  const auto counts = CountKernels(*session_, [&a] {
+  const auto counts = TraceKernels(*session_, [&a] {
     for (int i = 0; i < 3; ++i) {
       at::mm(a, a);
     }
     return session_->flush().Run();
   });
   ASSERT_TRUE(counts.ok()) << counts.status();
-  EXPECT_EQ(counts->at("keval::measure::OverwriteKernel"), 1);
+  EXPECT_EQ(counts->at("keval::measure::OverwriteKernel").count, 1);
+  EXPECT_GT(counts->at("keval::measure::OverwriteKernel").ns, 1000);
   std::int64_t others = 0;
-  for (const auto& [name, count] : *counts) {
-    others += name == "keval::measure::OverwriteKernel" ? 0 : count;
+  for (const auto& [name, sum] : *counts) {
+    others += name == "keval::measure::OverwriteKernel" ? 0 : sum.count;
   }
   EXPECT_GE(others, 3);
-  const auto nothing = CountKernels(*session_, [] { return absl::OkStatus(); });
+  const auto nothing = TraceKernels(*session_, [] { return absl::OkStatus(); });
   ASSERT_TRUE(nothing.ok()) << nothing.status();
   EXPECT_THAT(*nothing, ::testing::IsEmpty());
+}
+
+// Where the counters are to be had they count: 512 MiB can't come from a cache of tens. Where they aren't, it says why.
+TEST_F(MeasureGpuTest, DramBytesAreThoseOfTheCallOrAbsentWithAReason) {
+  constexpr std::int64_t kElements = std::int64_t{128} << 20;
+  const at::Tensor data = at::ones({kElements}, OnDevice(at::kFloat));
+  at::sum(data);
+  const auto bytes = CountDramBytes(*session_, [&data] {
+    at::sum(data);
+    return absl::OkStatus();
+  });
+  if (!bytes.ok()) {
+    EXPECT_EQ(bytes.status().code(), absl::StatusCode::kUnavailable) << bytes.status();
+    EXPECT_FALSE(bytes.status().message().empty());
+    RecordProperty("dram_counters", std::string(bytes.status().message()));
+    return;
+  }
+  RecordProperty("dram_read_bytes", absl::StrCat(bytes->read));
+  EXPECT_GT(static_cast<double>(bytes->read), 0.95 * 4 * kElements);
+  EXPECT_LT(static_cast<double>(bytes->read), 1.2 * 4 * kElements);
+  EXPECT_LT(static_cast<double>(bytes->written), 0.2 * 4 * kElements);
 }
 
 TEST_F(MeasureGpuTest, NvmlIsAskedAboutTheDeviceThatCudaUses) {

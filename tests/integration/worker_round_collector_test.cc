@@ -27,6 +27,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/number.h"
+#include "core/linear_logp/chunk_plan.h"
+#include "server/job_evidence.h"
 #include "tests/support/temp_dir.h"
 
 namespace keval::server {
@@ -228,6 +230,8 @@ TEST(WorkerRoundCollectorTest, TheProfileCountsWhatTheArmsDifferIn) {
   EXPECT_EQ(candidate.ops.at("aten::addmm_"), 4);
   EXPECT_EQ(candidate.ops.count("aten::add_"), 0U);
   EXPECT_THAT(base.kernels, ::testing::IsEmpty());
+  EXPECT_THAT(base.kernels_note, HasSubstr("CPU"));
+  EXPECT_THAT(candidate.dram.note, HasSubstr("CPU"));
   ExpectNoChildren();
 }
 
@@ -240,11 +244,60 @@ TEST(WorkerRoundCollectorTest, DiagnosticsCoverEveryRegion) {
       {"dw", Shape(), DiagnosticRegion::kWeightGradient, 2, 2, 1},
   };
   const auto result = collector.Diagnose(Arms(), runs, &lease, Carry);
+  const auto& data = Value(result);
+  EXPECT_THAT(data.absent, ::testing::IsEmpty());
   std::map<std::string, int> rows;
-  for (const auto& sample : Value(result)) {
+  for (const auto& sample : data.samples) {
     ++rows[sample.series];
   }
   EXPECT_EQ(rows, (std::map<std::string, int>{{"all", 16}, {"backward", 16}, {"dw", 16}}));
+  ExpectNoChildren();
+}
+
+// The static model at a shape forced into K chunks: base adds K times into the table, the candidate never.
+TEST(WorkerRoundCollectorTest, ForcedChunksCostBaseThatManyAdditions) {
+  for (const std::int64_t chunks : {1, 2, 4, 8}) {
+    SeriesRun run = Series()[0];
+    run.shape.chunk_elems = run.shape.num_tokens / chunks * run.shape.vocab_size;
+    const auto plan = linear_logp::MakeChunkPlan(run.shape.num_tokens, run.shape.hidden_size, run.shape.vocab_size,
+                                                 run.shape.chunk_elems);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_EQ(plan->chunks, chunks);
+    auto collector = Real();
+    const auto result = collector.Profile(Arms(), {run}, nullptr, Carry);
+    const Json profile = ProfileJson(Value(result));
+    const Json& difference = profile.at(run.series).at("ops").at("difference");
+    EXPECT_EQ(difference.at("aten::add_"), -plan->add_ops_saved) << chunks;
+    EXPECT_EQ(difference.at("aten::addmm_"), chunks);
+    EXPECT_EQ(difference.at("aten::mm"), -chunks);
+  }
+}
+
+TEST(WorkerRoundCollectorTest, ADiagnosticThatFailsIsAbsentAndTheOthersGoOn) {
+  const std::vector<DiagnosticRun> runs = {
+      {"dw", Shape(), DiagnosticRegion::kWeightGradient, 2, 2, 1},
+      {"all", Shape(), DiagnosticRegion::kForwardBackward, 2, 2, 1},
+  };
+  auto collector = Real();
+  const auto result = collector.Diagnose(Arms("materialized"), runs, nullptr, Carry);
+  const auto& data = Value(result);
+  ASSERT_EQ(data.absent.size(), 1U);
+  EXPECT_THAT(data.absent.at("dw"), HasSubstr("candidate, UNSUPPORTED"));
+  ASSERT_EQ(data.samples.size(), 16U);
+  EXPECT_EQ(data.samples[0].series, "all");
+  ExpectNoChildren();
+}
+
+TEST(WorkerRoundCollectorTest, DiagnosticsGiveUpAfterThreeFailures) {
+  std::vector<DiagnosticRun> runs(5, {"", Shape(), DiagnosticRegion::kForwardBackward, 1, 1, 1});
+  for (int i = 0; i < 5; ++i) runs[static_cast<std::size_t>(i)].name = absl::StrCat("run ", i);
+  auto collector = PlantedWorkers();
+  const auto result = collector.Diagnose(Arms("planted_aborts"), runs, nullptr, Carry);
+  const auto& data = Value(result);
+  EXPECT_THAT(data.samples, ::testing::IsEmpty());
+  ASSERT_EQ(data.absent.size(), 5U);
+  EXPECT_THAT(data.absent.at("run 2"), HasSubstr("CRASHED"));
+  EXPECT_THAT(data.absent.at("run 3"), HasSubstr("not tried"));
   ExpectNoChildren();
 }
 

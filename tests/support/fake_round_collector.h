@@ -36,7 +36,8 @@ struct FakeWork {
   std::function<std::optional<server::WorkFailure>(int attempt)> on_pilot;
   std::function<std::optional<server::WorkFailure>(int attempt)> on_contract;
   std::function<std::optional<server::WorkFailure>()> on_diagnose;
-  std::function<void(server::RoundData*)> spoil;  // Changes a round before it is returned.
+  std::map<std::string, std::string> absent_diagnostics;  // By name: why.
+  std::function<void(server::RoundData*)> spoil;          // Changes a round before it is returned.
 
   keval::Mutex mutex;
   std::map<std::string, int> calls ABSL_GUARDED_BY(mutex);  // By phase; rounds as "round 0".
@@ -107,21 +108,27 @@ class FakeRoundCollector : public server::RoundCollector {
     return data;
   }
 
-  absl::StatusOr<server::Collected<std::vector<verdict::Sample>>> Diagnose(
-      const server::JobArms& arms, const std::vector<server::DiagnosticRun>& runs, server::DeviceLease*,
-      const Check&) override {
+  absl::StatusOr<server::Collected<server::DiagnosticsData>> Diagnose(const server::JobArms& arms,
+                                                                      const std::vector<server::DiagnosticRun>& runs,
+                                                                      server::DeviceLease*, const Check&) override {
     work_->Count("diagnose");
     if (work_->on_diagnose) {
       if (auto failure = work_->on_diagnose()) return *failure;
     }
     std::vector<server::SeriesRun> series;
+    server::DiagnosticsData data;
     for (const auto& run : runs) {
+      if (work_->absent_diagnostics.count(run.name) > 0) {
+        data.absent[run.name] = work_->absent_diagnostics.at(run.name);
+        continue;
+      }
       series.push_back({.series = run.name,
                         .quads = run.quads,
                         .timed_repetitions = run.timed_repetitions,
                         .discarded_repetitions = run.discarded_repetitions});
     }
-    return Measure(arms, series, 0).samples;
+    data.samples = Measure(arms, series, 0).samples;
+    return data;
   }
 
   absl::StatusOr<server::Collected<std::map<std::string, std::string>>> Environment(const server::JobArms&,

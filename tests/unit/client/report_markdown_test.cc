@@ -123,11 +123,25 @@ TEST(RenderMarkdown, KeepsPredictionApartFromMeasurement) {
   ASSERT_NE(measured, std::string::npos);
   ASSERT_NE(predicted, std::string::npos);
   const Rows ops = TableOf(text.substr(measured, predicted - measured), "series", "arm");
-  EXPECT_THAT(ops, Contains(ElementsAre("`s1`", "base", "`aten::add_` 8, `aten::mm` 8", "–")));
-  EXPECT_THAT(ops, Contains(ElementsAre("`s1`", "candidate", "`aten::addmm_` 8", "–")));
+  EXPECT_THAT(ops, Contains(ElementsAre("`s1`", "base", "`aten::add_` 8, `aten::mm` 8", "`gemm` 8", "2.500")));
+  EXPECT_THAT(ops, Contains(ElementsAre("`s1`", "candidate", "`aten::addmm_` 8", "`gemm` 8", "2.000")));
+  EXPECT_THAT(ops, Contains(ElementsAre("`s1`", "candidate − base", "`aten::add_` -8, `aten::addmm_` 8, `aten::mm` -8",
+                                        "–", "-0.500")));
+  const Rows bytes = TableOf(text.substr(text.find("hardware counters**"), predicted), "series", "arm");
+  EXPECT_THAT(bytes, Contains(ElementsAre("`s1`", "base", "3145728 (3.0 MiB)", "1048576 (1.0 MiB)")));
+  EXPECT_THAT(bytes, Contains(ElementsAre("`s1`", "candidate − base", "-1048576 (-1.0 MiB)", "0 (0.0 MiB)")));
   EXPECT_THAT(text.substr(measured, predicted - measured), Not(HasSubstr("4294967296")));
   const Rows traffic = TableOf(text.substr(predicted), "series");
   EXPECT_THAT(traffic[0], Contains("4294967296 (4096.0 MiB)"));
+}
+
+TEST(RenderMarkdown, SaysWhyThereAreNoHardwareCounters) {
+  json report = MakeReport("gain_3pct");
+  for (json& series : report["series"]) {
+    series["dram"] = {{"base", nullptr}, {"candidate", nullptr}, {"difference", nullptr}, {"note", "a | CPU"}};
+  }
+  const std::string text = RenderMarkdown(report);
+  EXPECT_THAT(TableOf(text, "series", "no hardware counters, because"), Contains(ElementsAre("`s1`", "`a | CPU`")));
 }
 
 TEST(RenderMarkdown, SaysWhereOpsWereNotMeasured) {
@@ -153,8 +167,10 @@ TEST(RenderMarkdown, HoldsTheEvidence) {
                                                                   "`not_applicable`", "`not enough memory`")));
   EXPECT_THAT(TableOf(text, "round", "arm"),
               Contains(ElementsAre("`2`", "`candidate`", "`candidate`", "`CRASHED`", "`12`", "`signal 11`")));
-  EXPECT_THAT(TableOf(text, "diagnostic"),
-              Contains(ElementsAre("`s1/chunks=4`", "`forward_backward`", "4.500", "4.250", "+5.87 %", "`3`")));
+  EXPECT_THAT(TableOf(text, "diagnostic"), Contains(ElementsAre("`s1/chunks=4`", "`forward_backward`", "4", "4.500",
+                                                                "4.250", "+5.87 %", "`3`", "33554432 (32.0 MiB)")));
+  EXPECT_THAT(TableOf(text, "diagnostic", "absent because"),
+              Contains(ElementsAre("`s1/weight_gradient`", "`candidate, OUT_OF_MEMORY: no room`")));
   EXPECT_THAT(TableOf(text, "declared before round 1"), Contains(ElementsAre("seed", "`9007199254740993`")));
   EXPECT_THAT(TableOf(text, "declared before round 1"), Contains(ElementsAre("looks (rounds)", "6, 10")));
   EXPECT_THAT(TableOf(text, "round", "series"), Contains(ElementsAre("`0`", "`s1`", "`ABBA BAAB`")));

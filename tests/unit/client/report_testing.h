@@ -41,8 +41,17 @@ inline void AddJobsPart(json* series) {
        {{"variant", "portable_matmul_add"}, {"path", "matmul_add"}, {"reason", "asked for"}, {"fallback", false}}},
       {"candidate",
        {{"variant", "portable_addmm"}, {"path", "addmm"}, {"reason", "both float32"}, {"fallback", false}}}};
-  (*series)["ops"] = {{"base", {{"aten::mm", 8}, {"aten::add_", 8}}}, {"candidate", {{"aten::addmm_", 8}}}};
-  (*series)["kernels"] = {{"base", json::object()}, {"candidate", json::object()}};
+  (*series)["ops"] = {{"base", {{"aten::mm", 8}, {"aten::add_", 8}}},
+                      {"candidate", {{"aten::addmm_", 8}}},
+                      {"difference", {{"aten::mm", -8}, {"aten::add_", -8}, {"aten::addmm_", 8}}}};
+  (*series)["kernels"] = {
+      {"base", {{"gemm", 8}}}, {"candidate", {{"gemm", 8}}}, {"difference", json::object()}, {"note", ""}};
+  (*series)["kernel_ns"] = {
+      {"base", {{"gemm", 2500000}}}, {"candidate", {{"gemm", 2000000}}}, {"difference", {{"gemm", -500000}}}};
+  (*series)["dram"] = {{"base", {{"read_bytes", 3145728}, {"written_bytes", 1048576}}},
+                       {"candidate", {{"read_bytes", 2097152}, {"written_bytes", 1048576}}},
+                       {"difference", {{"read_bytes", -1048576}, {"written_bytes", 0}}},
+                       {"note", ""}};
   (*series)["predicted_traffic"] = {{"chunk_tokens", 512},        {"chunks", 8},
                                     {"base_bytes", 8858370048},   {"candidate_bytes", 4563402752},
                                     {"saving_bytes", 4294967296}, {"add_ops_saved", 8}};
@@ -115,12 +124,16 @@ inline json MakeReport(const std::string& trace) {
                          {"reason", "CRASHED"},
                          {"detail", "signal 11"},
                          {"rows", 12}}};
-  report["diagnostics"] = {{{"name", "s1/chunks=4"},
-                            {"region", "forward_backward"},
-                            {"base_ms", 4.5},
-                            {"candidate_ms", 4.25},
-                            {"L", 0.057},
-                            {"quads", 3}}};
+  report["diagnostics"] = {
+      {{"name", "s1/chunks=4"},
+       {"region", "forward_backward"},
+       {"chunks", 4},
+       {"predicted_saving_bytes", 33554432},
+       {"base_ms", 4.5},
+       {"candidate_ms", 4.25},
+       {"L", 0.057},
+       {"quads", 3}},
+      {{"name", "s1/weight_gradient"}, {"region", "weight_gradient"}, {"absent", "candidate, OUT_OF_MEMORY: no room"}}};
   report["notes"] = {"No cache overwrite on a CPU."};
   report["files"] = {{{"name", "samples.csv"}, {"sha256", "cc33"}, {"bytes", 123456}}};
   report["recompute"] = "keval verdict samples.csv --config report.json";

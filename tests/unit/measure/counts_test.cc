@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "core/measure/device_session.h"
+#include "core/measure/dram_counter.h"
 #include "core/measure/failure_text.h"
 #include "core/measure/kernel_trace.h"
 #include "core/measure/memory.h"
@@ -79,9 +80,20 @@ TEST_F(CountsTest, CountsOnlyWhatRanInside) {
 }
 
 TEST_F(CountsTest, ACpuRunsNoKernels) {
-  const auto counts = CountKernels(*session_, [] { return absl::OkStatus(); });
+  const auto counts = TraceKernels(*session_, [] { return absl::OkStatus(); });
   ASSERT_TRUE(counts.ok());
   EXPECT_THAT(*counts, ::testing::IsEmpty());
+}
+
+TEST_F(CountsTest, ACpuHasNoCountedBytesAndSaysSo) {
+  bool called = false;
+  const auto bytes = CountDramBytes(*session_, [&called] {
+    called = true;
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(bytes.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(bytes.status().message()), ::testing::HasSubstr("CPU"));
+  EXPECT_FALSE(called);
 }
 
 TEST(KernelNameTest, KeepsNamespaceAndNameOnly) {

@@ -112,8 +112,8 @@ class FakeCollector final : public RoundCollector {
                                                  const Check&) override {
     return Failure();
   }
-  absl::StatusOr<Collected<std::vector<verdict::Sample>>> Diagnose(const JobArms&, const std::vector<DiagnosticRun>&,
-                                                                   DeviceLease*, const Check&) override {
+  absl::StatusOr<Collected<DiagnosticsData>> Diagnose(const JobArms&, const std::vector<DiagnosticRun>&, DeviceLease*,
+                                                      const Check&) override {
     return Failure();
   }
   absl::StatusOr<Collected<std::map<std::string, std::string>>> Environment(const JobArms&, const Check&) override {

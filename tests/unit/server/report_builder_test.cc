@@ -56,6 +56,8 @@ TEST_F(ReportBuilderTest, HoldsWhatAReaderNeeds) {
   spec.set_seed(9007199254740993);
   spec.mutable_diagnostics()->set_profile(true);
   spec.mutable_diagnostics()->set_backward_only(true);
+  spec.mutable_diagnostics()->add_chunk_sweep(4);
+  work_->absent_diagnostics["32x8x200/float32/nobias/backward"] = "candidate, OUT_OF_MEMORY: no room";
   (*spec.mutable_margins())["guard"] = 0.02;
   const auto files = Run(spec);
   const json report = json::parse(files.at("report.json"));
@@ -95,6 +97,10 @@ TEST_F(ReportBuilderTest, HoldsWhatAReaderNeeds) {
   EXPECT_EQ(primary.at("memory").at("met"), true);
   EXPECT_EQ(primary.at("dispatch").at("candidate").at("path"), "addmm_ in place");
   EXPECT_EQ(primary.at("ops").at("base").at("aten::add_"), 1);
+  EXPECT_EQ(primary.at("ops").at("difference"), (json{{"aten::add_", -1}, {"aten::addmm_", 4}, {"aten::mm", -4}}));
+  EXPECT_EQ(primary.at("kernels").at("difference"), json::object());
+  EXPECT_TRUE(primary.at("dram").at("base").is_null());
+  EXPECT_EQ(primary.at("dram").at("note"), "not counted");
   EXPECT_EQ(primary.at("predicted_traffic").at("saving_bytes"), 8 * 100 * 8);
   EXPECT_EQ(report.at("series")[2].at("status"), "shown");
   EXPECT_FALSE(report.at("series")[2].contains("memory"));
@@ -111,9 +117,15 @@ TEST_F(ReportBuilderTest, HoldsWhatAReaderNeeds) {
             "series,role,round,quad,pos,arm,rep,ns,throttled,cause,reason\n"
             "64x8x100/float32/bias,primary,1,0,0,A,0,77,0,candidate,CRASHED\n");
 
-  ASSERT_EQ(report.at("diagnostics").size(), 2U);
+  ASSERT_EQ(report.at("diagnostics").size(), 3U);
   EXPECT_EQ(report.at("diagnostics")[0].at("region"), "backward");
   EXPECT_NEAR(report.at("diagnostics")[0].at("base_ms").get<double>(), 1.0, 0.01);
+  EXPECT_EQ(report.at("diagnostics")[1].at("name"), std::string(kPrimary) + "/chunks=4");
+  EXPECT_EQ(report.at("diagnostics")[1].at("chunks"), 4);
+  EXPECT_EQ(report.at("diagnostics")[1].at("predicted_add_ops_saved"), 4);
+  EXPECT_EQ(report.at("diagnostics")[1].at("predicted_saving_bytes"), 8 * 4 * 100 * 8);
+  EXPECT_EQ(report.at("diagnostics")[2].at("absent"), "candidate, OUT_OF_MEMORY: no room");
+  EXPECT_FALSE(report.at("diagnostics")[2].contains("L"));
   EXPECT_THAT(files.at("diagnostics.csv"), ::testing::HasSubstr(",diagnostic,"));
 }
 
