@@ -2,8 +2,11 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
@@ -22,7 +25,9 @@ class Handler : public YAML::EventHandler {
  public:
   explicit Handler(NodeBuilder* builder) : builder_(builder) {}
 
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (std::exchange(started_, true)) Check(builder_->Fail(Line(mark), "a second document", "left out"));
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     RefuseAnchor(mark, anchor);
@@ -72,6 +77,7 @@ class Handler : public YAML::EventHandler {
   }
 
   NodeBuilder* const builder_;
+  bool started_ = false;
 };
 
 int LineOfInvalidUtf8(absl::string_view text) {
@@ -90,18 +96,18 @@ int LineOfInvalidUtf8(absl::string_view text) {
 absl::StatusOr<Node> ParseYaml(absl::string_view text, absl::string_view source, const Limits& limits) {
   // yaml-cpp would put U+FFFD where the text isn't UTF-8, and takes NUL for the end.
   if (!IsValidUtf8(text)) return ErrorAt(source, LineOfInvalidUtf8(text), "", "the text", "UTF-8");
-  if (text.find('\0') != absl::string_view::npos) return ErrorAt(source, 1, "", "a NUL byte", "left out");
+  if (const std::size_t nul = text.find('\0'); nul != absl::string_view::npos) {
+    const auto newlines = std::count(text.begin(), text.begin() + nul, '\n');
+    return ErrorAt(source, static_cast<int>(newlines) + 1, "", "a NUL byte", "left out");
+  }
   NodeBuilder builder(source, limits);
   Handler handler(&builder);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(handler)) return ErrorAt(source, 1, "", "an empty file", "a document");
-    NodeBuilder second(source, limits);
-    Handler ignored(&second);
-    if (parser.HandleNextDocument(ignored)) return ErrorAt(source, 1, "", "a second document", "left out");
+    parser.HandleNextDocument(handler);  // Stops at the start of a second one.
   } catch (const Stop&) {
-    if (builder.status().ok()) return ErrorAt(source, 1, "", "a second document", "left out");
     return builder.status();
   } catch (const YAML::Exception& error) {
     builder.Fail(error.mark.is_null() ? 1 : Line(error.mark), absl::StrCat("the text (", error.msg, ")"), "valid YAML");

@@ -1,6 +1,5 @@
 #include "client/spec/message_binder.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/number.h"
+#include "base/suggestion.h"
 #include "base/text.h"
 #include "client/document/document.h"
 
@@ -42,38 +42,6 @@ std::string Shown(const Node& node) {
       return node.text;
   }
   return "";  // Unreachable: the switch names every enumerator.
-}
-
-// Edits (insert, remove, replace) from one word to the other.
-std::size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-// "; did you mean NAME?" for the nearest known word, if one is near enough to be a slip of the pen.
-std::string Suggestion(absl::string_view given, const std::vector<std::string>& known) {
-  constexpr std::size_t kMaxWord = 64;
-  if (given.size() > kMaxWord) return "";
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, given.size() / 3) + 1;
-  for (const std::string& word : known) {
-    const std::size_t distance = EditDistance(given, word);
-    if (distance < best_distance) {
-      best = word;
-      best_distance = distance;
-    }
-  }
-  return best.empty() ? "" : absl::StrCat("; did you mean ", best, "?");
 }
 
 std::vector<std::string> FieldNames(const Descriptor* descriptor) {

@@ -127,7 +127,10 @@ absl::StatusOr<Tensor> ReadNpy(const std::string& path, std::optional<DType> sta
   const auto dtype = StoredType(path, header.descr, stated);
   if (!dtype.ok()) return dtype.status();
   const auto bytes = NumBytes("shape", {*dtype, header.shape});
-  if (!bytes.ok()) return Refuse(path, "shape", ShapeText(header.shape), "one of fewer than 2^63 bytes");
+  if (!bytes.ok()) {
+    const auto violation = GetFieldViolation(bytes.status()).value_or(FieldViolation());
+    return Refuse(path, "shape", violation.value, violation.limit);
+  }
   const std::int64_t present = file->size() - layout->data_begin;
   if (present != *bytes) {
     return Refuse(

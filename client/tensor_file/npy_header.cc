@@ -1,4 +1,8 @@
+#include <cstddef>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -67,6 +71,16 @@ class Scanner {
     return numbers;
   }
 
+  // What stands next, to be shown in an error: a tuple or list to its bracket, anything else to the next comma.
+  absl::string_view Shown() {
+    SkipBlanks();
+    const char first = rest_.empty() ? '\0' : rest_.front();
+    const bool bracketed = first == '(' || first == '[';
+    const std::size_t end = bracketed ? rest_.find(first == '(' ? ')' : ']') : rest_.find_first_of(",}");
+    if (end == absl::string_view::npos) return rest_;
+    return absl::StripTrailingAsciiWhitespace(rest_.substr(0, bracketed ? end + 1 : end));
+  }
+
   bool AtEnd() {
     SkipBlanks();
     return rest_.empty();
@@ -81,41 +95,47 @@ class Scanner {
 }  // namespace
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text, absl::string_view source) {
-  const auto refuse = [&](absl::string_view field, absl::string_view limit) {
-    return WithField(absl::InvalidArgumentError(absl::StrCat(PrintableText(source), ": the header's ",
-                                                             PrintableText(field, 64), " must be ", limit)),
-                     {PrintableText(field, 64), "", std::string(limit)});
+  constexpr std::size_t kMaxShown = 256;
+  const auto refuse = [&](absl::string_view field, absl::string_view value, absl::string_view limit) {
+    const std::string name = PrintableText(field, 64);
+    const std::string shown = PrintableText(value, kMaxShown);
+    return WithField(absl::InvalidArgumentError(
+                         absl::StrCat(PrintableText(source), ": the header's ", name, " ", shown, " must be ", limit)),
+                     {name, shown, std::string(limit)});
   };
   Scanner scanner(text);
-  if (!scanner.Take('{')) return refuse("text", "a Python dict");
+  if (!scanner.Take('{')) return refuse("text", text, "a Python dict");
   std::optional<std::string> descr;
   std::optional<bool> fortran_order;
   std::optional<std::vector<std::int64_t>> shape;
   bool comma = true;
   while (!scanner.Take('}')) {
     const auto key = comma ? scanner.Text() : std::nullopt;
-    if (!key || !scanner.Take(':')) return refuse("text", "a Python dict");
+    if (!key || !scanner.Take(':')) return refuse("text", text, "a Python dict");
+    const absl::string_view shown = scanner.Shown();
     if (*key == "descr" && !descr) {
       descr = scanner.Text();
-      if (!descr) return refuse("descr", "a text such as '<f4' (structured types are not read)");
+      if (!descr) return refuse("descr", shown, "a text such as '<f4' (structured types are not read)");
     } else if (*key == "fortran_order" && !fortran_order) {
       if (scanner.TakeWord("True")) {
         fortran_order = true;
       } else if (scanner.TakeWord("False")) {
         fortran_order = false;
       } else {
-        return refuse("fortran_order", "True or False");
+        return refuse("fortran_order", shown, "True or False");
       }
     } else if (*key == "shape" && !shape) {
       shape = scanner.Tuple();
-      if (!shape) return refuse("shape", "a tuple of whole numbers in [0, 2^63)");
+      if (!shape) return refuse("shape", shown, "a tuple of whole numbers in [0, 2^63)");
     } else {
-      return refuse(absl::StrCat("key ", *key), "one of descr, fortran_order and shape, each given once");
+      return refuse("key", *key, "one of descr, fortran_order and shape, each given once");
     }
     comma = scanner.Take(',');
   }
-  if (!descr || !fortran_order || !shape) return refuse("keys", "descr, fortran_order and shape");
-  if (!scanner.AtEnd()) return refuse("text", "nothing but one Python dict");
+  if (!descr) return refuse("descr", "left out", "given");
+  if (!fortran_order) return refuse("fortran_order", "left out", "given");
+  if (!shape) return refuse("shape", "left out", "given");
+  if (!scanner.AtEnd()) return refuse("end", scanner.Shown(), "that of its dict: nothing but one Python dict is read");
   return NpyHeader{*std::move(descr), *fortran_order, *std::move(shape)};
 }
 

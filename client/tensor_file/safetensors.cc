@@ -52,6 +52,33 @@ absl::Status Refuse(absl::string_view source, absl::string_view field, absl::str
       {name, shown, std::string(limit)});
 }
 
+// What a value of the header looks like in an error; the whole of a long list would be cut there anyway.
+std::string Shown(const Node* node) {
+  constexpr std::size_t kEnough = 256;
+  if (node == nullptr) return "left out";
+  switch (node->kind) {
+    case Kind::kMap:
+      return "an object";
+    case Kind::kNull:
+      return "null";
+    case Kind::kString:
+      return absl::StrCat("\"", node->text, "\"");
+    case Kind::kList: {
+      std::string text = "[";
+      for (const Node& item : node->items) {
+        absl::StrAppend(&text, text.size() == 1 ? "" : ", ", Shown(&item));
+        if (text.size() > kEnough) return text;
+      }
+      return text + "]";
+    }
+    case Kind::kPlain:
+    case Kind::kNumber:
+    case Kind::kBoolean:
+      return node->text;
+  }
+  return "";  // Unreachable: the switch names every enumerator.
+}
+
 // A list of non-negative whole numbers.
 std::optional<std::vector<std::int64_t>> WholeNumbers(const Node* node) {
   if (node == nullptr || node->kind != Kind::kList) return std::nullopt;
@@ -65,16 +92,18 @@ std::optional<std::vector<std::int64_t>> WholeNumbers(const Node* node) {
 }
 
 absl::Status CheckMetadata(const Node& node, absl::string_view source) {
-  if (node.kind != Kind::kMap) return Refuse(source, "__metadata__", "its value", "an object of texts");
+  if (node.kind != Kind::kMap) return Refuse(source, "__metadata__", Shown(&node), "an object of texts");
   for (const auto& [key, value] : node.entries) {
-    if (value.kind != Kind::kString) return Refuse(source, "__metadata__", key, "a text");
+    if (value.kind != Kind::kString) {
+      return Refuse(source, "__metadata__", absl::StrCat(key, " ", Shown(&value)), "a text");
+    }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Entry> ParseEntry(const std::string& name, const Node& node, std::int64_t payload_bytes,
                                  absl::string_view source) {
-  if (node.kind != Kind::kMap) return Refuse(source, name, "its entry", "an object");
+  if (node.kind != Kind::kMap) return Refuse(source, name, Shown(&node), "an object");
   for (const auto& [key, value] : node.entries) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
       return Refuse(source, name, key, "one of dtype, shape, data_offsets");
@@ -83,22 +112,31 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const Node& node, std:
   Entry entry;
   entry.name = name;
   const Node* const dtype = node.Find("dtype");
-  if (dtype == nullptr || dtype->kind != Kind::kString) return Refuse(source, name, "dtype", "a text");
+  if (dtype == nullptr || dtype->kind != Kind::kString) {
+    return Refuse(source, name, absl::StrCat("dtype ", Shown(dtype)), "a text");
+  }
   const auto known =
       std::find_if(kDTypes.begin(), kDTypes.end(), [&](const auto& d) { return d.second == dtype->text; });
   if (known == kDTypes.end()) {
     return Refuse(source, name, absl::StrCat("dtype ", dtype->text), "F32, F64, BF16, F16, I32 or I64");
   }
   entry.dtype = known->first;
-  auto shape = WholeNumbers(node.Find("shape"));
-  if (!shape) return Refuse(source, name, "shape", "a list of whole numbers in [0, 2^63)");
+  const Node* const shape_node = node.Find("shape");
+  auto shape = WholeNumbers(shape_node);
+  if (!shape) {
+    return Refuse(source, name, absl::StrCat("shape ", Shown(shape_node)), "a list of whole numbers in [0, 2^63)");
+  }
   entry.shape = *std::move(shape);
   const auto bytes = NumBytes(name, {entry.dtype, entry.shape});
   if (!bytes.ok()) {
-    return Refuse(source, name, absl::StrCat("shape ", ShapeText(entry.shape)), "one of fewer than 2^63 bytes");
+    const auto violation = GetFieldViolation(bytes.status()).value_or(FieldViolation());
+    return Refuse(source, name, violation.value, violation.limit);
   }
-  const auto offsets = WholeNumbers(node.Find("data_offsets"));
-  if (!offsets || offsets->size() != 2) return Refuse(source, name, "data_offsets", "two whole numbers in [0, 2^63)");
+  const Node* const offsets_node = node.Find("data_offsets");
+  const auto offsets = WholeNumbers(offsets_node);
+  if (!offsets || offsets->size() != 2) {
+    return Refuse(source, name, absl::StrCat("data_offsets ", Shown(offsets_node)), "two whole numbers in [0, 2^63)");
+  }
   entry.begin = (*offsets)[0];
   entry.end = (*offsets)[1];
   const std::string range = absl::StrCat("data_offsets ", ShapeText(*offsets));

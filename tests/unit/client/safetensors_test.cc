@@ -85,6 +85,16 @@ TEST(SafetensorsTest, RefusesAShapeWhoseProductWraps) {
   EXPECT_THAT(std::string(read.status().message()), HasSubstr("[4294967296, 4294967296]"));
 }
 
+TEST(SafetensorsTest, RefusalsCarryFieldValueAndLimit) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"hidden":{"dtype":"F32","shape":[-2,-3],"data_offsets":[0,24]}})";
+  const auto violation =
+      GetFieldViolation(ReadSafetensors(folder.Write("in.safetensors", File(header, 24))).status()).value();
+  EXPECT_EQ(violation.field, "hidden");
+  EXPECT_EQ(violation.value, "shape [-2, -3]");
+  EXPECT_EQ(violation.limit, "a list of whole numbers in [0, 2^63)");
+}
+
 struct Bad {
   const char* name;
   std::string file;
@@ -102,9 +112,15 @@ TEST_P(BadSafetensorsTest, IsRefusedByName) {
   EXPECT_THAT(std::string(read.status().message()), HasSubstr(GetParam().message));
 }
 
-std::string Entry(const char* name, const char* dtype, const char* shape, const char* offsets) {
+std::string Entry(const char* name, const char* dtype, const std::string& shape, const char* offsets) {
   return absl::StrCat("\"", name, "\":{\"dtype\":\"", dtype, "\",\"shape\":", shape, ",\"data_offsets\":", offsets,
                       "}");
+}
+
+std::string ManyDimensions() {
+  std::string shape = "[-1";
+  for (int i = 0; i < 9999; ++i) shape += ",1";
+  return shape + "]";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -136,18 +152,28 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"OffsetsBackwards", File("{" + Entry("a", "F32", "[1]", "[4,0]") + "}", 4), "ascending"},
         Bad{"SizeMismatch", File("{" + Entry("a", "F32", "[2]", "[0,4]") + "}", 4), "the 8 bytes of shape [2]"},
         Bad{"Claims2To63", File("{" + Entry("a", "F32", "[2305843009213693952]", "[0,4]") + "}", 4), "2^63 bytes"},
-        Bad{"DimensionPastInt64", File("{" + Entry("a", "F32", "[9223372036854775808]", "[0,4]") + "}", 4), "a: shape"},
+        Bad{"DimensionPastInt64", File("{" + Entry("a", "F32", "[9223372036854775808,3]", "[0,4]") + "}", 4),
+            "a: shape [9223372036854775808, 3] must be"},
         Bad{"HiddenZero", File("{" + Entry("a", "F32", "[1099511627776,0,1099511627776]", "[0,0]") + "}", 0),
-            "a: shape"},
-        Bad{"Negative", File("{" + Entry("a", "F32", "[-1]", "[0,4]") + "}", 4), "a: shape"},
-        Bad{"Fraction", File("{" + Entry("a", "F32", "[1.0]", "[0,4]") + "}", 4), "a: shape"},
-        Bad{"TextDimension", File("{" + Entry("a", "F32", "[\"1\"]", "[0,4]") + "}", 4), "a: shape"},
-        Bad{"ThreeOffsets", File("{" + Entry("a", "F32", "[1]", "[0,4,4]") + "}", 4), "a: data_offsets"},
+            "a: [1099511627776, 0, 1099511627776] must be a shape with fewer than 2^63 elements"},
+        Bad{"Dimensions17", File("{" + Entry("a", "F32", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", 4),
+            "a: 17 dimensions must be at most 16 dimensions"},
+        Bad{"Negative", File("{" + Entry("a", "F32", "[-2,-3]", "[0,4]") + "}", 4), "a: shape [-2, -3] must be"},
+        Bad{"Fraction", File("{" + Entry("a", "F32", "[1.0]", "[0,4]") + "}", 4), "a: shape [1.0] must be"},
+        Bad{"TextDimension", File("{" + Entry("a", "F32", "[\"1\"]", "[0,4]") + "}", 4), "a: shape [\"1\"] must be"},
+        Bad{"NumberShape", File("{" + Entry("a", "F32", "1", "[0,4]") + "}", 4), "a: shape 1 must be"},
+        Bad{"ThreeOffsets", File("{" + Entry("a", "F32", "[1]", "[0,4,4]") + "}", 4),
+            "a: data_offsets [0, 4, 4] must be two whole numbers in [0, 2^63)"},
+        Bad{"NegativeOffset", File("{" + Entry("a", "F32", "[1]", "[-4,0]") + "}", 4),
+            "a: data_offsets [-4, 0] must be"},
+        Bad{"ManyDimensions", File("{" + Entry("a", "F32", ManyDimensions(), "[0,4]") + "}", 4),
+            "\xE2\x80\xA6 must be a list of whole numbers"},
         Bad{"UnknownKey", File("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4), "a: x"},
-        Bad{"NoShape", File("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4), "a: shape"},
-        Bad{"NoDtype", File("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4), "a: dtype"},
-        Bad{"EntryIsNumber", File("{\"a\":1}", 0), "a: its entry"},
-        Bad{"Metadata", File("{\"__metadata__\":{\"a\":1}}", 0), "__metadata__"},
+        Bad{"NoShape", File("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4), "a: shape left out"},
+        Bad{"NoDtype", File("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4), "a: dtype left out"},
+        Bad{"DtypeIsNumber", File("{\"a\":{\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]}}", 4), "a: dtype 32"},
+        Bad{"EntryIsNumber", File("{\"a\":1}", 0), "a: 1 must be an object"},
+        Bad{"Metadata", File("{\"__metadata__\":{\"a\":1}}", 0), "__metadata__: a 1 must be a text"},
         Bad{"Deep", File("{\"a\":" + std::string(100000, '[') + "}", 0), "nested at most"}),
     [](const auto& info) { return info.param.name; });
 

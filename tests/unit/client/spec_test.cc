@@ -163,7 +163,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"LongName", WithPrimaries("display_name: " + std::string(257, 'x')), 2, "display_name", "256"},
         Bad{"Syntax", "primaries:\n  - {num_tokens: 4", 2, "primaries[0]", "a key must be text"},
         Bad{"Tab", "target:\n\tdevice: cpu", 2, "", "YAML"}, Bad{"EmptyFile", "", 1, "", "a document"},
-        Bad{"TwoDocuments", WithPrimaries("---\nseed: 1"), 1, "", "second document"},
+        Bad{"TwoDocuments", WithPrimaries("---\nseed: 1"), 2, "", "second document"},
+        Bad{"TwoDocumentsFarApart", WithPrimaries("seed: 1\n...\n# more\n---\n"), 5, "", "second document"},
+        Bad{"Nul", WithPrimaries("seed: 1\ndisplay_name: a") + std::string(1, '\0') + "b\n", 3, "", "NUL"},
         Bad{"Latin1", "seed: 1\ndisplay_name: caf\xE9", 2, "", "UTF-8"}, Bad{"List", "- 1", 1, "", "a mapping"},
         Bad{"MapKey", "? {a: 1}\n: 2", 1, "", "text"}),
     [](const auto& info) { return info.param.name; });
