@@ -37,7 +37,7 @@ struct CalibrateFlags {
   std::string summarize;
   std::vector<double> margin;
   std::int64_t jobs = 4000;
-  std::int64_t seed = 1;
+  std::uint64_t seed = 1;
 };
 
 absl::Status CheckCount(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -47,11 +47,12 @@ absl::Status CheckCount(const char* flag, std::int64_t value, std::int64_t least
 
 absl::StatusOr<CalibrationPlan> MakePlan(const CalibrateFlags& flags) {
   if (flags.spec.empty() || flags.out.empty()) {
-    return absl::InvalidArgumentError("calibrate takes SPEC and --out FILE, or --summarize FILE");
+    return InvalidField(flags.spec.empty() ? "SPEC" : "out", "what is left out",
+                        "given: calibrate takes SPEC and --out FILE, or --summarize FILE");
   }
-  if (auto status = CheckCount("--aa", flags.aa, 0, kMaxRounds); !status.ok()) return status;
-  if (auto status = CheckCount("--rounds", flags.rounds, 0, kMaxRounds); !status.ok()) return status;
-  if (auto status = CheckCount("--rounds_per_job", flags.rounds_per_job, 3, kMaxRoundsPerJob); !status.ok()) {
+  if (auto status = CheckCount("aa", flags.aa, 0, kMaxRounds); !status.ok()) return status;
+  if (auto status = CheckCount("rounds", flags.rounds, 0, kMaxRounds); !status.ok()) return status;
+  if (auto status = CheckCount("rounds_per_job", flags.rounds_per_job, 3, kMaxRoundsPerJob); !status.ok()) {
     return status;
   }
   CalibrationPlan plan{.file = flags.out,
@@ -60,7 +61,7 @@ absl::StatusOr<CalibrationPlan> MakePlan(const CalibrateFlags& flags) {
                        .across_fingerprints = flags.across_fingerprints};
   for (const double effect : flags.effects) {
     if (!(std::abs(effect) <= 0.5) || effect == 0) {
-      return InvalidField("--effects", DoubleText(effect), "within ±0.5 and not 0, in ln units");
+      return InvalidField("effects", DoubleText(effect), "within ±0.5 and not 0, in ln units");
     }
     plan.wanted[effect] = static_cast<int>(flags.rounds);
   }
@@ -77,7 +78,7 @@ int Collect(const Session& session, const CalibrateFlags& flags) {
   CalibrationCollector collector(session, *client, *plan, *spec);
   if (const auto status = collector.Run(); !status.ok()) return Complain(status, session.json);
   const std::size_t rounds = collector.file().rounds.size();
-  const auto status = session.json ? PrintJson({{"file", flags.out}, {"rounds", rounds}})
+  const auto status = session.json ? PrintJson(session, {{"file", flags.out}, {"rounds", rounds}})
                                    : PrintText(absl::StrCat(rounds,
                                                             " rounds are in the file; next: keval calibrate "
                                                             "--summarize FILE\n"));
@@ -89,10 +90,10 @@ int Summarize(const Session& session, const CalibrateFlags& flags) {
   if (!text.ok()) return Complain(text.status(), session.json);
   const auto file = verdict::ParseCalibration(*text);
   if (!file.ok()) return Complain(file.status(), session.json);
-  if (auto status = CheckCount("--jobs", flags.jobs, 1, 1000000); !status.ok()) return Complain(status, session.json);
+  if (auto status = CheckCount("jobs", flags.jobs, 1, 1000000); !status.ok()) return Complain(status, session.json);
   verdict::CharacteristicOptions options;
   options.resampled_jobs = static_cast<int>(flags.jobs);
-  options.seed = static_cast<std::uint64_t>(flags.seed);
+  options.seed = flags.seed;
   if (!flags.margin.empty()) options.margin = flags.margin.front();
   const auto shown = verdict::Characterize(file->rounds, options);
   if (!shown.ok()) return Complain(shown.status(), session.json);
@@ -101,7 +102,7 @@ int Summarize(const Session& session, const CalibrateFlags& flags) {
     nlohmann::ordered_json document = {{"device", nlohmann::ordered_json(file->device)},
                                        {"rounds", file->rounds.size()}};
     document.update(verdict::CharacteristicsToJson(*shown));
-    status = PrintJson(document);
+    status = PrintJson(session, document);
   } else {
     status = PrintText(CharacteristicsText(*file, *shown));
   }
@@ -133,7 +134,7 @@ void AddCalibrate(CLI::App* app, Action* action) {
       ->type_name("X")
       ->needs(summarize);
   AddInt64(command, "--jobs", &flags->jobs, "resampled jobs; default 4000")->needs(summarize);
-  AddInt64(command, "--seed", &flags->seed, "of the resampling; default 1")->needs(summarize);
+  AddUint64(command, "--seed", &flags->seed, "of the resampling; default 1")->needs(summarize);
   command->callback([=] { *action = [flags](Session& session) { return Calibrate(session, *flags); }; });
 }
 

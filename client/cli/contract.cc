@@ -60,7 +60,7 @@ int Contract(const Session& session, const v1::CheckContractRequest& request) {
   if (!status.ok()) return Complain(status, session.json);
   if (!any) return Complain(absl::DataLossError("the server sent no row"), session.json);
   if (session.json) {
-    printed = PrintJson({{"passed", passed}, {"rows", rows}});
+    printed = PrintJson(session, {{"passed", passed}, {"rows", rows}});
   } else if (printed.ok() && !session.events) {
     printed = PrintText(passed ? "the contract holds\n" : "the contract is broken\n");
   }
@@ -73,7 +73,7 @@ int Contract(const Session& session, const v1::CheckContractRequest& request) {
 void AddContract(CLI::App* app, Action* action) {
   CLI::App* const command = app->add_subcommand("contract", "check the correctness contract of two variants");
   const auto request = std::make_shared<v1::CheckContractRequest>();
-  const auto seed = std::make_shared<std::int64_t>(0);
+  const auto seed = std::make_shared<std::uint64_t>(0);
   command->add_option_function<std::string>(
       "--base", [=](const std::string& text) { request->set_base(text); }, "variant; default portable_matmul_add");
   command->add_option_function<std::string>(
@@ -81,9 +81,9 @@ void AddContract(CLI::App* app, Action* action) {
   command->add_option_function<std::string>(
       "--device", [=](const std::string& text) { request->set_device(text); },
       "cpu or cuda:0; default the server's first");
-  AddInt64(command, "--seed", seed.get(), "of the generated inputs");
+  AddUint64(command, "--seed", seed.get(), "of the generated inputs");
   command->callback([=] {
-    request->set_seed(static_cast<std::uint64_t>(*seed));
+    request->set_seed(*seed);
     *action = [request](Session& session) { return Contract(session, *request); };
   });
 }

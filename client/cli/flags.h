@@ -16,6 +16,7 @@ namespace keval::cli {
 
 CLI::Option* AddInt64(CLI::App* command, const std::string& name, std::int64_t* value, const std::string& help,
                       std::int64_t least = 0);
+CLI::Option* AddUint64(CLI::App* command, const std::string& name, std::uint64_t* value, const std::string& help);
 // Seconds, decimals allowed, at least 0.
 CLI::Option* AddSeconds(CLI::App* command, const std::string& name, absl::Duration* value, const std::string& help);
 // Comma-separated.

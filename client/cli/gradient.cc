@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -18,6 +19,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
 #include "client/cli/proto_json.h"
+#include "client/cli/usage_error.h"
 #include "client/tensor_file/safetensors.h"
 
 namespace keval::cli {
@@ -136,7 +138,7 @@ int Gradient(const Session& session, const GradientFlags& flags) {
   const auto results = TakeResults(&*result);
   auto status = tensor_file::WriteSafetensors(flags.out, results);
   if (status.ok()) {
-    status = session.json ? PrintJson(ResultJson(flags.out, *result, results))
+    status = session.json ? PrintJson(session, ResultJson(flags.out, *result, results))
                           : PrintText(ResultText(flags.out, *result, results));
   }
   return status.ok() ? kDone : Complain(status, session.json);
@@ -151,7 +153,7 @@ std::function<void(const std::string&)> OneOf(const std::string& flag, std::map<
     if (found == values.end()) {
       const std::string names =
           absl::StrJoin(values, ", ", [](std::string* out, const auto& entry) { out->append(entry.first); });
-      throw CLI::ValidationError(flag, absl::StrCat(PrintableText(text, 256), " must be one of ", names));
+      RefuseFlag(flag, text, absl::StrCat("one of ", names));
     }
     set(found->second);
   };
@@ -164,7 +166,7 @@ void AddGradient(CLI::App* app, Action* action) {
   const auto flags = std::make_shared<GradientFlags>();
   const auto chunk_elems = std::make_shared<std::int64_t>(0);
   command->add_option("--in", flags->in, "file with hidden, weight, targets and perhaps bias, grad_logp")->required();
-  command->add_option("--out", flags->out, "file for logp and the gradients")->required();
+  command->add_option("--out", flags->out, ".safetensors file for logp and the gradients")->required();
   v1::LinearLogpOptions* const options = &flags->options;
   command->add_option_function<std::string>(
       "--variant", [=](const std::string& text) { options->set_variant(text); },
@@ -197,6 +199,10 @@ void AddGradient(CLI::App* app, Action* action) {
       "input or float32");
   AddInt64(command, "--chunk_elems", chunk_elems.get(), "logits per token chunk; default 2^24", 1);
   command->callback([=] {
+    if (absl::EndsWithIgnoreCase(flags->out, ".npy")) {
+      RefuseFlag("--out", flags->out,
+                 "a .safetensors file, which holds several tensors (keval tensors convert makes .npy)");
+    }
     flags->options.set_chunk_elems(*chunk_elems);
     *action = [flags](Session& session) { return Gradient(session, *flags); };
   });

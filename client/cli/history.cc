@@ -59,7 +59,7 @@ int History(const Session& session, const HistoryFlags& flags) {
   if (!flags.across_fingerprints) {
     if (const auto status = CheckComparable(past); !status.ok()) return Complain(status, session.json);
   }
-  const auto status = session.json ? PrintJson(HistoryToJson(*digest, past)) : PrintText(HistoryText(past));
+  const auto status = session.json ? PrintJson(session, HistoryToJson(*digest, past)) : PrintText(HistoryText(past));
   return status.ok() ? kDone : Complain(status, session.json);
 }
 

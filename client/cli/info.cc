@@ -32,7 +32,7 @@ int Info(const Session& session) {
   if (!client.ok()) return Complain(client.status(), session.json);
   const auto info = client->GetServerInfo(session.Options());
   if (!info.ok()) return Complain(info.status(), session.json);
-  const auto status = session.json ? PrintJson(ProtoToJson(*info)) : PrintText(InfoText(*info));
+  const auto status = session.json ? PrintJson(session, ProtoToJson(*info)) : PrintText(InfoText(*info));
   return status.ok() ? kDone : Complain(status, session.json);
 }
 

@@ -34,7 +34,10 @@ int Submit(const Session& session, const SubmitFlags& flags) {
   *request.mutable_spec() = *spec;
   request.set_request_id(flags.request_id);
   request.set_validate_only(flags.validate_only);
-  return Answer(session, client->CreateJob(std::move(request), session.Options()));
+  const auto job = client->CreateJob(std::move(request), session.Options());
+  if (!flags.validate_only || !job.ok()) return Answer(session, job);
+  const auto status = PrintPlan(session, *job);
+  return status.ok() ? kDone : Complain(status, session.json);
 }
 
 int Get(const Session& session, const std::string& name) {
@@ -58,7 +61,7 @@ int List(const Session& session, std::int64_t limit) {
   if (session.json) {
     nlohmann::ordered_json document = {{"jobs", nlohmann::ordered_json::array()}};
     for (const v1::BenchmarkJob& job : *jobs) document["jobs"].push_back(JobToJson(job));
-    status = PrintJson(document);
+    status = PrintJson(session, document);
   } else {
     std::string text;
     for (const v1::BenchmarkJob& job : *jobs) {
@@ -87,7 +90,8 @@ void AddJobCommands(CLI::App* app, Action* action) {
   const auto flags = std::make_shared<SubmitFlags>();
   submit->add_option("SPEC", flags->spec, "YAML or JSON file")->required();
   submit->add_option("--request_id", flags->request_id, "the same id with the same spec is the same job");
-  submit->add_flag("--validate_only", flags->validate_only, "check the spec against the server and make no job");
+  submit->add_flag("--validate_only", flags->validate_only,
+                   "check the spec against the server, show its plan, and make no job");
   submit->callback([=] { *action = [flags](Session& session) { return Submit(session, *flags); }; });
 
   AddOnJob(app, "get", "show a job", action, &Get);

@@ -2,8 +2,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/proto_json.h"
 
 namespace keval::cli {
 
@@ -19,7 +21,7 @@ nlohmann::ordered_json JobToJson(const v1::BenchmarkJob& job) {
 }
 
 absl::Status PrintJob(const Session& session, const v1::BenchmarkJob& job) {
-  if (session.json) return PrintJson(JobToJson(job));
+  if (session.json) return PrintJson(session, JobToJson(job));
   std::string text = absl::StrCat(PrintableText(job.name()), " ", v1::BenchmarkJob::State_Name(job.state()));
   if (job.state() == v1::BenchmarkJob::RUNNING) {
     absl::StrAppend(&text, " (", job.rounds_done(), " of at most ", job.rounds_planned(), " rounds)");
@@ -32,6 +34,27 @@ absl::Status PrintJob(const Session& session, const v1::BenchmarkJob& job) {
     text += "\n";
   }
   if (!job.detail().empty()) absl::StrAppend(&text, PrintableText(job.detail()), "\n");
+  return PrintText(text);
+}
+
+absl::Status PrintPlan(const Session& session, const v1::BenchmarkJob& job) {
+  if (session.json) {
+    return PrintJson(session, {{"spec_digest", job.spec_digest()},
+                               {"rounds_planned", job.rounds_planned()},
+                               {"plan", ProtoToJson(job.plan())}});
+  }
+  std::string text = absl::StrCat("the spec is valid, SHA-256 ", PrintableText(job.spec_digest(), 128), "; at most ",
+                                  job.rounds_planned(), " rounds, procedure ",
+                                  PrintableText(job.plan().procedure_version(), 128), "\n");
+  for (const auto& series : job.plan().series()) {
+    absl::StrAppend(&text, "  ", PrintableText(series.role(), 64), "  ", PrintableText(series.series(), 256));
+    if (series.delta() > 0) {
+      absl::StrAppend(&text, "  margin ", DoubleText(series.delta()), " (", PrintableText(series.delta_source(), 256),
+                      ")");
+    }
+    absl::StrAppend(&text, "  ", series.quads(), " quads of ", series.discarded_repetitions(), " + ",
+                    series.timed_repetitions(), " repetitions, ", series.traffic().chunks(), " chunks\n");
+  }
   return PrintText(text);
 }
 

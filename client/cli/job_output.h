@@ -20,6 +20,10 @@ std::string JobName(absl::string_view text);
 // {"name", "state", "verdict", "reason"}.
 nlohmann::ordered_json JobToJson(const v1::BenchmarkJob& job);
 
+// What the server answers to validate_only: {"spec_digest", "rounds_planned", "plan"}; as lines for a person without
+// --json.
+absl::Status PrintPlan(const Session& session, const v1::BenchmarkJob& job);
+
 // The job as that document with --json, else as a few lines for a person.
 absl::Status PrintJob(const Session& session, const v1::BenchmarkJob& job);
 

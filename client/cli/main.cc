@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "base/text.h"
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
 #include "client/cli/interrupts.h"
+#include "client/cli/usage_error.h"
 
 namespace keval::cli {
 namespace {
@@ -61,8 +59,7 @@ int Main(int argc, char** argv) {
       app.exit(error);
       return kDone;
     }
-    return Complain(absl::InvalidArgumentError(absl::StrCat(error.what(), " (see keval --help)")),
-                    WantsJson(argc, argv));
+    return Complain(UsageStatus(app, error), WantsJson(argc, argv));
   }
   const Interrupts interrupts(session.cancel);
   return action(session);
@@ -72,10 +69,5 @@ int Main(int argc, char** argv) {
 }  // namespace keval::cli
 
 int main(int argc, char** argv) {
-  try {
-    return keval::cli::Main(argc, argv);
-  } catch (const std::exception& error) {
-    // Nothing of ours throws; this is memory that isn't there, or a fault in a library.
-    return keval::cli::Complain(absl::InternalError(error.what()), false);
-  }
+  return keval::cli::Guarded(keval::cli::WantsJson(argc, argv), [&] { return keval::cli::Main(argc, argv); });
 }

@@ -24,12 +24,12 @@ int Plan(const Session& session, const PlanFlags& flags) {
   if (!plan.ok()) return Complain(plan.status(), session.json);
   absl::Status status;
   if (session.json) {
-    status = PrintJson({{"chunk_tokens", plan->chunk_tokens},
-                        {"chunks", plan->chunks},
-                        {"base_bytes", plan->base_bytes},
-                        {"candidate_bytes", plan->candidate_bytes},
-                        {"saving_bytes", plan->saving_bytes},
-                        {"add_ops_saved", plan->add_ops_saved}});
+    status = PrintJson(session, {{"chunk_tokens", plan->chunk_tokens},
+                                 {"chunks", plan->chunks},
+                                 {"base_bytes", plan->base_bytes},
+                                 {"candidate_bytes", plan->candidate_bytes},
+                                 {"saving_bytes", plan->saving_bytes},
+                                 {"add_ops_saved", plan->add_ops_saved}});
   } else {
     status = PrintText(absl::StrCat(plan->chunks, " chunks of ", plan->chunk_tokens, " tokens\n",
                                     "logical bytes of the gradient table (a model, not a measurement):\n  base      ",

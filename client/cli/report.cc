@@ -1,7 +1,12 @@
 // keval report JOB: the report of a finished job.
+#include <algorithm>
+#include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_split.h"
+#include "base/text.h"
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
@@ -17,15 +22,22 @@ struct ReportFlags {
   verdict::Require require = verdict::Require::kAny;
 };
 
+bool IsPrintable(const std::string& text) {
+  const auto lines = absl::StrSplit(text, '\n');
+  return std::all_of(lines.begin(), lines.end(), [](absl::string_view line) {
+    return PrintableText(line, std::numeric_limits<std::size_t>::max()) == std::string(line);
+  });
+}
+
 absl::Status PrintReport(const Session& session, const std::string& report_json) {
   if (!session.json) {
     const auto markdown = ReportMarkdown(report_json);
     return markdown.ok() ? PrintText(*markdown) : markdown.status();
   }
-  // The document itself, but with everything beyond ASCII escaped: it may go to a terminal.
   const auto report = nlohmann::ordered_json::parse(report_json, nullptr, /*allow_exceptions=*/false);
   if (!report.is_object()) return absl::DataLossError("the server's report.json is no JSON object");
-  return PrintJson(report);
+  // report.json itself, byte for byte; with characters in it that could steer a terminal: the same document, escaped.
+  return IsPrintable(report_json) ? PrintText(report_json) : PrintJson(session, report);
 }
 
 int Report(const Session& session, const ReportFlags& flags) {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,11 +34,22 @@ absl::Status PrintText(absl::string_view text) {
   return written ? absl::OkStatus() : FileError("standard output", "can't be written", errno);
 }
 
-absl::Status PrintJson(const Json& document) { return PrintText(absl::StrCat(Dump(document, 2), "\n")); }
+absl::Status PrintJson(const Session& session, const Json& document) {
+  return PrintText(absl::StrCat(Dump(document, session.events ? -1 : 2), "\n"));
+}
 
 absl::Status PrintEvent(const Json& event) { return PrintText(absl::StrCat(Dump(event, -1), "\n")); }
 
 void Note(absl::string_view text) { std::fputs(absl::StrCat("keval: ", PrintableText(text), "\n").c_str(), stderr); }
+
+int Guarded(bool json, const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    // Nothing of ours throws; this is memory that isn't there, or a fault in a library.
+    return Complain(absl::InternalError(error.what()), json);
+  }
+}
 
 int Complain(const absl::Status& status, bool json) {
   const auto violation = GetFieldViolation(status);

@@ -2,6 +2,7 @@
 #ifndef KEVAL_CLIENT_CLI_SESSION_H_
 #define KEVAL_CLIENT_CLI_SESSION_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,13 +34,17 @@ struct Session {
 // Writes to stdout, whole and flushed. Text from outside must have gone through PrintableText. INVALID_ARGUMENT where
 // it can't be written (a full disk).
 absl::Status PrintText(absl::string_view text);
-// One document, every character beyond ASCII escaped: no name in it can steer a terminal.
-absl::Status PrintJson(const nlohmann::ordered_json& document);
+// One document, every character beyond ASCII escaped: no name in it can steer a terminal. With --events it is one line,
+// as the events before it are.
+absl::Status PrintJson(const Session& session, const nlohmann::ordered_json& document);
 // One line of JSON Lines.
 absl::Status PrintEvent(const nlohmann::ordered_json& event);
 
 // Reports `status` on stderr, as text or as {"code", "field", "message"}; returns its exit code.
 int Complain(const absl::Status& status, bool json);
+
+// run()'s exit code; what escapes from it as an exception is reported by Complain.
+int Guarded(bool json, const std::function<int()>& run);
 
 // Writes a line to stderr, made printable.
 void Note(absl::string_view text);

@@ -15,6 +15,7 @@
 #include "client/cli/flags.h"
 #include "client/cli/proto_json.h"
 #include "client/cli/tensor_files.h"
+#include "client/cli/usage_error.h"
 
 namespace keval::cli {
 namespace {
@@ -38,7 +39,7 @@ std::string InfoText(const v1::TensorInfo& info) {
 
 int Answer(const Session& session, const absl::StatusOr<v1::TensorInfo>& info) {
   if (!info.ok()) return Complain(info.status(), session.json);
-  const auto status = session.json ? PrintJson(ProtoToJson(*info)) : PrintText(InfoText(*info));
+  const auto status = session.json ? PrintJson(session, ProtoToJson(*info)) : PrintText(InfoText(*info));
   return status.ok() ? kDone : Complain(status, session.json);
 }
 
@@ -65,7 +66,7 @@ int List(const Session& session, const Client& client, const TensorFlags&) {
   if (session.json) {
     nlohmann::ordered_json document = {{"tensors", nlohmann::ordered_json::array()}};
     for (const v1::TensorInfo& info : *tensors) document["tensors"].push_back(ProtoToJson(info));
-    status = PrintJson(document);
+    status = PrintJson(session, document);
   } else {
     std::string text;
     for (const v1::TensorInfo& info : *tensors) text += InfoText(info);
@@ -85,7 +86,8 @@ int Touch(const Session& session, const Client& client, const TensorFlags& flags
 int Delete(const Session& session, const Client& client, const TensorFlags& flags) {
   const auto status = client.DeleteTensor(flags.handle, session.Options());
   if (!status.ok()) return Complain(status, session.json);
-  const auto printed = session.json ? PrintJson({{"handle", flags.handle}, {"deleted", true}}) : PrintText("deleted\n");
+  const auto printed =
+      session.json ? PrintJson(session, {{"handle", flags.handle}, {"deleted", true}}) : PrintText("deleted\n");
   return printed.ok() ? kDone : Complain(printed, session.json);
 }
 
@@ -100,7 +102,7 @@ int Convert(const Session& session, const TensorFlags& flags) {
       document["tensors"][named.name] = {{"dtype", std::string(DTypeName(named.tensor.dtype()))},
                                          {"shape", named.tensor.shape()}};
     }
-    status = PrintJson(document);
+    status = PrintJson(session, document);
   }
   return status.ok() ? kDone : Complain(status, session.json);
 }
@@ -126,8 +128,7 @@ void AddDType(CLI::App* command, const std::shared_ptr<TensorFlags>& flags) {
           [=](const std::string& text) {
             flags->dtype = ParseDType(text);
             if (!flags->dtype) {
-              throw CLI::ValidationError(
-                  "--dtype", PrintableText(text, 256) + " must be float32, float64, bfloat16, float16, int32 or int64");
+              RefuseFlag("--dtype", text, "float32, float64, bfloat16, float16, int32 or int64");
             }
           },
           "element type of .npy files: needed for bfloat16, which numpy saves as <V2; float32 is rounded to bfloat16")
@@ -170,7 +171,9 @@ void AddTensors(CLI::App* app, Action* action) {
   AddDType(convert, flags);
   convert->callback([=] {
     if (flags->out.empty()) {
-      if (flags->files.size() < 2) throw CLI::ValidationError("convert", "needs a file to read and one to write");
+      if (flags->files.size() < 2) {
+        RefuseFlag("FILES", "one file", "a file to read and one to write, or have --out beside it");
+      }
       flags->out = flags->files.back();
       flags->files.pop_back();
     }

@@ -13,6 +13,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
+#include "client/cli/usage_error.h"
 #include "core/verdict/json.h"
 #include "core/verdict/recompute.h"
 #include "core/verdict/require.h"
@@ -69,6 +70,21 @@ std::string OutcomeText(const verdict::Recomputed& recomputed) {
   return text;
 }
 
+// A round that the file doesn't hold is easily overlooked: a file whose rounds are counted from 1 lacks round 0.
+void NoteMissingRounds(const verdict::Outcome& outcome) {
+  if (outcome.looks.empty()) return;
+  const verdict::Look& look = outcome.looks.back();
+  for (const verdict::SeriesLook& series : look.series) {
+    if (series.n >= look.R) continue;
+    int first = 0;  // `rounds` ascends from 0: the first place where it skips.
+    for (const int round : series.rounds) first += round == first ? 1 : 0;
+    Note(absl::StrCat("series ", PrintableText(series.series, 128), ": ", series.n, " of the first ", look.R,
+                      " rounds have a value; round ", first,
+                      ", counted from 0, is the first that the file lacks or "
+                      "whose quads were throttled"));
+  }
+}
+
 int Verdict(const Session& session, const VerdictFlags& flags) {
   const auto samples = ReadWholeFile(flags.samples, kMaxSamplesBytes);
   if (!samples.ok()) return Complain(samples.status(), session.json);
@@ -77,9 +93,10 @@ int Verdict(const Session& session, const VerdictFlags& flags) {
   const auto recomputed = verdict::RecomputeVerdict(*samples, *config);
   if (!recomputed.ok()) return Complain(recomputed.status(), session.json);
   const auto status =
-      session.json ? PrintJson(verdict::RecomputedToJson(*recomputed)) : PrintText(OutcomeText(*recomputed));
+      session.json ? PrintJson(session, verdict::RecomputedToJson(*recomputed)) : PrintText(OutcomeText(*recomputed));
   if (!status.ok()) return Complain(status, session.json);
   const verdict::Outcome& outcome = recomputed->outcome;
+  NoteMissingRounds(outcome);
   return verdict::ExitCode(outcome.verdict, outcome.reason, "", outcome.non_inferior, flags.require);
 }
 
@@ -97,7 +114,7 @@ void AddVerdict(CLI::App* app, Action* action) {
             for (const absl::string_view part : absl::StrSplit(text, ',')) {
               const auto number = ParseInt64(part);
               if (!number || *number < 1 || *number > 10000) {
-                throw CLI::ValidationError("--looks", "must be whole numbers in [1, 10000], with commas between");
+                RefuseFlag("--looks", std::string(part), "a whole number in [1, 10000]");
               }
               flags->looks.push_back(static_cast<int>(*number));
             }
@@ -114,7 +131,7 @@ void AddVerdict(CLI::App* app, Action* action) {
             for (const std::string& text : texts) {
               const std::size_t equals = text.rfind('=');
               const auto number = equals == std::string::npos ? std::nullopt : ParseDouble(text.substr(equals + 1));
-              if (!number) throw CLI::ValidationError("--margin", PrintableText(text, 256) + " must be NAME=NUMBER");
+              if (!number) RefuseFlag("--margin", text, "NAME=NUMBER");
               flags->margins[text.substr(0, equals)] = *number;
             }
           },

@@ -39,7 +39,8 @@ absl::StatusOr<std::vector<MeasuredSeries>> Measure(const std::vector<Sample>& s
   if (!series.ok()) return series.status();
   const auto is_primary = [](const MeasuredSeries& one) { return one.role == Role::kPrimary; };
   if (std::none_of(series->begin(), series->end(), is_primary)) {
-    return InvalidField("samples", "no series of role primary", "samples with at least one primary series");
+    return WithField(absl::InvalidArgumentError("samples: no series has the role primary; a verdict needs one"),
+                     {"samples", "no series of role primary", "at least one series of role primary"});
   }
   if (absl::Status status = CheckMargins(*series, config); !status.ok()) return status;
   return series;

@@ -1,6 +1,8 @@
 // The commands of keval that need no server, and what every command does where none is.
+#include <cstddef>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/integration/cli_process.h"
 #include "tests/support/temp_dir.h"
 
@@ -43,17 +48,58 @@ TEST_F(CliOfflineTest, PrintsItsVersionAndHelp) {
   EXPECT_THAT(Run({"run", "--help"}).out, HasSubstr("--report_dir"));
 }
 
-TEST_F(CliOfflineTest, UsageErrorsAreExitCodeTwo) {
-  for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{},
-                                             {"frobnicate"},
-                                             {"run"},
-                                             {"plan", "--num_tokens", "4"},
-                                             {"plan", "--num_tokens", "4x", "--hidden_size", "1", "--vocab_size", "1"},
-                                             {"run", "a.yaml", "--require", "wonderful"},
-                                             {"gradient", "--in", "a", "--out", "b", "--autocast", "int8"},
-                                             {"verdict", "a.csv", "--margin", "guard"}}) {
-    auto with_json = arguments;
+TEST_F(CliOfflineTest, UsageErrorsAreExitCodeTwoAndNameTheFlag) {
+  struct Wrong {
+    std::vector<std::string> arguments;
+    const char* field;
+    const char* message;  // Part of it.
+  };
+  const std::vector<Wrong> all = {
+      {{}, "command", "one of run, submit"},
+      {{"bogus"}, "command", "command: bogus must be one of run, submit"},
+      {{"rnu", "a.yaml"}, "command", "did you mean run?"},
+      {{"tensors"}, "command", "one of put, get"},
+      {{"tensors", "lst"}, "command", "did you mean list?"},
+      {{"list", "jobs"}, "argument", "argument: jobs must be left out"},
+      {{"run"}, "SPEC", "SPEC is required"},
+      {{"list", "--limt", "3"},
+       "limt",
+       "--limt: an unknown flag must be left out: keval list has none of this name; did "
+       "you mean --limit?"},
+      {{"list", "--jsn"}, "jsn", "did you mean --json?"},
+      {{"list", "--\x1b[31m=3"}, "\\u001B[31m", "an unknown flag"},
+      {{"list", "--limit"}, "limit", "--limit"},
+      {{"list", "--limit", "-1"}, "limit", "--limit: -1 must be a whole number in [0, 2^63)"},
+      {{"list", "--timeout", "soon"}, "timeout", "--timeout: soon must be a number of seconds"},
+      {{"plan", "--num_tokens", "4"}, "hidden_size", "--hidden_size is required"},
+      // Its being unknown is what a user must hear, not that --num_tokens is missing.
+      {{"plan", "--num_tokns", "4", "--hidden_size", "1", "--vocab_size", "1"},
+       "num_tokns",
+       "did you mean --num_tokens?"},
+      {{"plan", "--num_tokens", "1e3", "--hidden_size", "1", "--vocab_size", "1"},
+       "num_tokens",
+       "--num_tokens: 1e3 must be a whole number in [-2^63, 2^63)"},
+      {{"plan", "--num_tokens", "9223372036854775808", "--hidden_size", "1", "--vocab_size", "1"},
+       "num_tokens",
+       "2^63)"},
+      {{"plan", "--num_tokens", "1", "--hidden_size", "1", "--vocab_size", "1", "--chunk_elems", "x"},
+       "chunk_elems",
+       "x must be"},
+      {{"run", "a.yaml", "--require", "wonderful"}, "require", "wonderful must be improved"},
+      {{"gradient", "--in", "a", "--out", "b", "--autocast", "int8"}, "autocast", "int8 must be one of"},
+      {{"gradient", "--in", "a", "--out", "b", "--chunk_elems", "0"}, "chunk_elems", "0 must be a whole number in [1,"},
+      {{"gradient", "--in", "a", "--out", "o.npy"}, "out", "o.npy must be a .safetensors file"},
+      {{"verdict", "a.csv", "--margin", "guard"}, "margin", "guard must be NAME=NUMBER"},
+      {{"verdict", "a.csv", "--looks", "6,0"}, "looks", "0 must be a whole number in [1, 10000]"},
+      {{"verdict", "a.csv", "--a_sup", "x"}, "a_sup", "x must be a number"},
+      {{"tensors", "convert", "a.npy", "--dtype", "int8"}, "dtype", "int8 must be float32"},
+      {{"tensors", "convert", "a.npy"}, "FILES", "one file must be"},
+      {{"contract", "--seed", "18446744073709551616"}, "seed", "2^64)"},
+      {{"calibrate", "a.yaml"}, "out", "calibrate takes SPEC"},
+      {{"calibrate", "--jobs", "3"}, "jobs", "--summarize"},
+      {{"calibrate", "a.yaml", "--out", "f", "--aa", "100001"}, "aa", "100001"}};
+  for (const Wrong& wrong : all) {
+    auto with_json = wrong.arguments;
     with_json.emplace_back("--json");
     const CliResult result = Run(with_json);
     EXPECT_EQ(result.code, 2);
@@ -61,7 +107,8 @@ TEST_F(CliOfflineTest, UsageErrorsAreExitCodeTwo) {
     const Json error = Json::parse(result.err, nullptr, false);
     ASSERT_TRUE(error.is_object()) << result.err;
     EXPECT_EQ(error["code"], "INVALID_ARGUMENT");
-    EXPECT_TRUE(error.contains("field") && error.contains("message"));
+    EXPECT_EQ(error["field"], wrong.field) << result.err;
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(wrong.message));
   }
 }
 
@@ -98,6 +145,42 @@ TEST_F(CliOfflineTest, RecomputesAVerdict) {
   EXPECT_NEAR(verdict["looks"][0]["series"]["s1"]["L"].get<double>(), 0.0190719, 1e-6);
   EXPECT_NEAR(verdict["looks"][0]["series"]["s1"]["meanratio_log"].get<double>(), 0.00366206, 1e-7);
   EXPECT_EQ(Run(command, {{"LC_ALL", "de_DE.UTF-8"}}).out, result.out);
+}
+
+// Rounds counted from 1: the verdict is of fewer rounds than a look asks for, and a user is told which one lacks.
+TEST_F(CliOfflineTest, NotesRoundsThatTheSamplesLack) {
+  std::string samples = ReadText(kCases + "/verdict/gain_3pct.csv");
+  const std::vector<std::string> command = {"verdict", File("samples.csv"), "--looks", "6", "--a_sup", ".002", "--a_eq",
+                                            ".010",    "--a_ctl",           ".001"};
+  Write("samples.csv", samples);
+  const CliResult whole = Run(command);
+  EXPECT_EQ(whole.err, "");
+  std::istringstream lines(samples);
+  std::string shifted;
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> fields = absl::StrSplit(line, ',');
+    int round = 0;
+    if (absl::SimpleAtoi(fields.at(2), &round)) {
+      absl::StrAppend(&shifted, fields[0], ",", fields[1], ",", round + 1);
+      for (std::size_t i = 3; i < fields.size(); ++i) absl::StrAppend(&shifted, ",", fields[i]);
+    } else {
+      shifted += line;
+    }
+    shifted += "\n";
+  }
+  Write("samples.csv", shifted);
+  const CliResult late = Run(command);
+  EXPECT_EQ(late.code, whole.code);
+  EXPECT_THAT(late.err, HasSubstr("5 of the first 6 rounds have a value; round 0, counted from 0, is the first"));
+}
+
+TEST_F(CliOfflineTest, SaysThatAVerdictNeedsAPrimary) {
+  const CliResult result = Run({"verdict", Write("guard.csv",
+                                                 "series,role,round,quad,pos,arm,rep,ns,throttled\n"
+                                                 "s1,guard,0,0,0,A,0,9,0\ns1,guard,0,0,1,B,0,9,0\n"
+                                                 "s1,guard,0,0,2,B,0,9,0\ns1,guard,0,0,3,A,0,9,0\n")});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("samples: no series has the role primary; a verdict needs one"));
 }
 
 TEST_F(CliOfflineTest, VerdictsGateByExitCodeAndTakeFlags) {

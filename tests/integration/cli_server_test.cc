@@ -289,17 +289,18 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   ASSERT_EQ(run.code, 0) << run.err << run.out;
   EXPECT_EQ(run.out.find('\x1b'), std::string::npos);
   EXPECT_EQ(run.err.find('\x1b'), std::string::npos);
-  // Events are JSON Lines, without gaps; then comes the one document.
+  // All of it is JSON Lines: the events, without gaps; then the one document.
   std::istringstream lines(run.out);
-  std::string line;
   std::int64_t sequence = 0;
-  while (std::getline(lines, line) && line != "{") {
-    const Json event = Json::parse(line, nullptr, false);
-    ASSERT_TRUE(event.is_object()) << line;
-    EXPECT_EQ(event["sequence"], ++sequence);
+  Json job;
+  for (std::string line; std::getline(lines, line);) {
+    job = Json::parse(line, nullptr, false);
+    ASSERT_TRUE(job.is_object()) << line;
+    if (!job.contains("sequence")) break;
+    EXPECT_EQ(job["sequence"], ++sequence);
   }
+  EXPECT_EQ(lines.peek(), std::istringstream::traits_type::eof());
   EXPECT_GT(sequence, 3);
-  const Json job = Json::parse("{" + run.out.substr(static_cast<std::size_t>(lines.tellg())));
   EXPECT_EQ(job["state"], "DONE");
 
   for (const char* name : {"report.json", "report.md", "junit.xml", "samples.csv", "diagnostics.csv", "excluded.csv"}) {
@@ -317,12 +318,41 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   const std::string name = job["name"];
   const CliResult again = Run({"report", name, "--json"});
   EXPECT_EQ(again.code, 0);
-  EXPECT_EQ(Json::parse(again.out), report);
+  EXPECT_EQ(again.out, ReadText(File("report/report.json")));
   const CliResult text = Run({"report", name});
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
   EXPECT_EQ(Run({"watch", name, "--require", "any"}).code, 0);
   EXPECT_THAT(Run({"list", "--json"}).out, HasSubstr(name));
   EXPECT_EQ(Json::parse(Run({"get", name, "--json"}).out), job);
+}
+
+TEST_F(CliServerTest, ValidateOnlyShowsThePlanAndMakesNoJob) {
+  const std::string spec = Write("spec.yaml", kSpec);
+  const std::string before = Run({"list", "--json"}).out;
+  const CliResult json = Run({"submit", spec, "--validate_only", "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json document = Json::parse(json.out);
+  EXPECT_EQ(document["spec_digest"].get<std::string>().size(), 64U);
+  EXPECT_EQ(document["rounds_planned"], 3);
+  const Json& series = document["plan"]["series"];
+  ASSERT_EQ(series.size(), 2U);  // The primary and its control.
+  EXPECT_EQ(series[0]["role"], "primary");
+  EXPECT_EQ(series[0]["delta"], 0.1);
+  EXPECT_EQ(series[0]["quads"], 3);
+  EXPECT_EQ(series[0]["traffic"]["chunks"], 4);
+  const CliResult text = Run({"submit", spec, "--validate_only"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr(document["spec_digest"].get<std::string>()));
+  EXPECT_THAT(text.out, HasSubstr("margin 0.1"));
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(Run({"list", "--json"}).out, before);
+}
+
+// Every uint64, as the field is.
+TEST_F(CliServerTest, ContractsTakeTheLargestSeed) {
+  const CliResult result = Run({"contract", "--seed", "18446744073709551615", "--base", "absent", "--json"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(Json::parse(result.err)["field"], "base");  // Not the seed: the server was asked.
 }
 
 TEST_F(CliServerTest, AnInterruptedRunCancelsItsJob) {

@@ -1,5 +1,6 @@
 // Parts of the command line that need no process.
 #include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "client/cli/job_output.h"
 #include "client/cli/progress.h"
 #include "client/cli/proto_json.h"
+#include "client/cli/session.h"
 #include "client/cli/tensor_files.h"
 #include "client/tensor_file/npy.h"
 #include "keval/v1/benchmark.pb.h"
@@ -20,6 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(CliTest, ExitCodesAreThoseThatScriptsRelyOn) {
   EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
@@ -95,6 +98,17 @@ TEST(CliTest, EventsCarryNoControlSequence) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
   EXPECT_THAT(text, HasSubstr("\\u001B[31mfail"));
+}
+
+TEST(CliTest, AnExceptionIsReportedAsItWasAskedFor) {
+  const auto fail = []() -> int { throw std::bad_alloc(); };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Guarded(/*json=*/true, fail), 6);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), StartsWith(R"({"code":"INTERNAL","field":"","message":)"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Guarded(/*json=*/false, fail), 6);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), StartsWith("keval: INTERNAL: "));
+  EXPECT_EQ(Guarded(/*json=*/false, [] { return 3; }), 3);
 }
 
 // Case 6: the four files become one that `keval gradient` takes.
