@@ -37,11 +37,24 @@ absl::StatusOr<linear_logp::Problem> ProblemOf(const v1::PlanRequest& request, D
   const std::int64_t n = request.num_tokens();
   const std::int64_t d = request.hidden_size();
   const std::int64_t v = request.vocab_size();
+  // By the request's own names, where the check below would speak of a tensor that nobody sent.
+  if (!IsFloating(dtype)) {
+    return InvalidField("dtype", DTypeName(dtype), "float32, bfloat16, float16 or, on a CPU, float64");
+  }
+  if (dtype == DType::kFloat64 && !on_cpu) {
+    return WithField(absl::FailedPreconditionError("dtype: float64 is computed on a CPU only"),
+                     {"dtype", "float64", "float32, bfloat16 or float16 on this device"});
+  }
   const DType logp = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   linear_logp::TensorSpecs specs{
       {dtype, {n, d}}, {dtype, {v, d}}, std::nullopt, {DType::kInt64, {n}}, TensorSpec{logp, {n}}};
   if (request.bias()) specs.bias = TensorSpec{dtype, {v}};
-  return linear_logp::ValidateProblem(specs, on_cpu);
+  auto problem = linear_logp::ValidateProblem(specs, on_cpu);
+  if (problem.ok()) return problem;
+  // Whole numbers of a floating type, each in its range: what is left to refuse is a product of two of them.
+  const absl::string_view largest = n >= std::max(d, v) ? "num_tokens" : (v >= d ? "vocab_size" : "hidden_size");
+  return InvalidField(largest, absl::StrCat(std::max({n, d, v})),
+                      "small enough that each tensor has fewer than 2^60 elements");
 }
 
 }  // namespace

@@ -19,6 +19,17 @@ absl::Status CheckAtLeast(absl::string_view field, std::int64_t value, std::int6
   return InvalidField(field, absl::StrCat(value), absl::StrCat("at least ", least));
 }
 
+struct Size {
+  absl::string_view field;
+  std::int64_t value;
+};
+
+// Of two sizes whose product is too large.
+absl::Status RefuseLarger(const Size& a, const Size& b) {
+  const Size& larger = a.value > b.value ? a : b;
+  return InvalidField(larger.field, absl::StrCat(larger.value), kTooLarge);
+}
+
 }  // namespace
 
 absl::StatusOr<ChunkPlan> MakeChunkPlan(std::int64_t num_tokens, std::int64_t hidden_size, std::int64_t vocab_size,
@@ -32,20 +43,20 @@ absl::StatusOr<ChunkPlan> MakeChunkPlan(std::int64_t num_tokens, std::int64_t hi
     const absl::Status status = CheckAtLeast(field, value_and_least.first, value_and_least.second);
     if (!status.ok()) return status;
   }
-  if (!CheckedMultiply(num_tokens, hidden_size)) {
-    return InvalidField("hidden_size", absl::StrCat(hidden_size), kTooLarge);
-  }
-  const std::optional<std::int64_t> table_elements = CheckedMultiply(vocab_size, hidden_size);
-  if (!table_elements || !CheckedMultiply(num_tokens, vocab_size)) {
-    return InvalidField("vocab_size", absl::StrCat(vocab_size), kTooLarge);
-  }
+  const Size tokens = {"num_tokens", num_tokens};
+  const Size width = {"hidden_size", hidden_size};
+  const Size words = {"vocab_size", vocab_size};
+  if (!CheckedMultiply(num_tokens, hidden_size)) return RefuseLarger(tokens, width);
+  if (!CheckedMultiply(num_tokens, vocab_size)) return RefuseLarger(tokens, words);
 
   ChunkPlan plan;
   plan.chunk_tokens = std::max<std::int64_t>(1, std::min(num_tokens, chunk_elems / vocab_size));
   plan.chunks = num_tokens / plan.chunk_tokens + (num_tokens % plan.chunk_tokens != 0 ? 1 : 0);
+  const std::optional<std::int64_t> table_elements = CheckedMultiply(vocab_size, hidden_size);
   // 4VD for the zeroed table, then 16VD (base) or 8VD (candidate) a chunk: all are multiples of 4VD.
-  const std::optional<std::int64_t> table_bytes = CheckedMultiply(*table_elements, 4);
-  if (!table_bytes) return InvalidField("vocab_size", absl::StrCat(vocab_size), kTooLarge);
+  const std::optional<std::int64_t> table_bytes = table_elements ? CheckedMultiply(*table_elements, 4) : std::nullopt;
+  const std::int64_t least_tables = num_tokens == 0 ? 1 : 5;
+  if (!table_bytes || !CheckedMultiply(*table_bytes, least_tables)) return RefuseLarger(width, words);
   const std::optional<std::int64_t> base_tables =
       plan.chunks > (INT64_MAX - 1) / 4 ? std::nullopt : std::optional<std::int64_t>(1 + 4 * plan.chunks);
   const std::optional<std::int64_t> base_bytes =

@@ -22,8 +22,8 @@ struct ChunkPlan {
   std::int64_t add_ops_saved = 0;
 };
 
-// INVALID_ARGUMENT naming num_tokens (< 0), hidden_size (< 1), vocab_size (< 1), chunk_elems (< 1), or the first of
-// them whose product overflows int64.
+// INVALID_ARGUMENT naming num_tokens (< 0), hidden_size (< 1), vocab_size (< 1), chunk_elems (< 1), or, where a product
+// overflows int64, the larger of its two sizes; num_tokens where only the number of chunks is too large.
 absl::StatusOr<ChunkPlan> MakeChunkPlan(std::int64_t num_tokens, std::int64_t hidden_size, std::int64_t vocab_size,
                                         std::int64_t chunk_elems = kDefaultChunkElems);
 

@@ -1,5 +1,6 @@
 // The client library and the command line against a kevald that refuses, or that dies.
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -41,6 +42,33 @@ class ClientServerTest : public ::testing::Test {
   testing::TempDir cli_folder_;
   std::unique_ptr<ServerProcess> server_;
 };
+
+// In the request's own names: it has no tensor "hidden".
+TEST_F(ClientServerTest, PlanRefusesByTheRequestsFields) {
+  StartServer("127.0.0.1:0");
+  const auto client = Client::Connect(server_->control());
+  ASSERT_TRUE(client.ok()) << client.status();
+  v1::PlanRequest request;
+  request.set_num_tokens(4);
+  request.set_hidden_size(1);
+  request.set_vocab_size(1);
+  ASSERT_TRUE(client->Plan(request).ok());
+  const auto refused = [&] {
+    const auto plan = client->Plan(request);
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+    return GetFieldViolation(plan.status()).value_or(FieldViolation());
+  };
+  request.set_dtype(v1::DATA_TYPE_INT64);
+  EXPECT_EQ(refused().field, "dtype");
+  EXPECT_EQ(refused().value, "int64");
+  request.set_dtype(v1::DATA_TYPE_FLOAT32);
+  request.set_num_tokens(std::int64_t{1} << 60);
+  EXPECT_EQ(refused().field, "num_tokens");
+  request.set_num_tokens(1);
+  request.set_hidden_size(std::int64_t{1} << 30);
+  request.set_vocab_size(std::int64_t{1} << 30);
+  EXPECT_EQ(refused().field, "vocab_size");
+}
 
 // Case 14: 1 GiB whose header declares a wrong width.
 TEST_F(ClientServerTest, AWrongWidthEndsALargeUploadAtOnce) {

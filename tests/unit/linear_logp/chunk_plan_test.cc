@@ -58,10 +58,14 @@ TEST(ChunkPlanTest, RefusesByFieldWhatIsOutOfRangeOrOverflows) {
   EXPECT_EQ(RefusedField(4, 0, 17, 100), "hidden_size");
   EXPECT_EQ(RefusedField(4, 8, 0, 100), "vocab_size");
   EXPECT_EQ(RefusedField(4, 8, 17, 0), "chunk_elems");
-  EXPECT_EQ(RefusedField(kMax, 2, 17, 100), "hidden_size");
+  EXPECT_EQ(RefusedField(kMax, 2, 17, 100), "num_tokens");
+  EXPECT_EQ(RefusedField(2, kMax, 17, 100), "hidden_size");
+  // One token is not what is too much.
+  EXPECT_EQ(RefusedField(1, std::int64_t{1} << 30, std::int64_t{1} << 30, 1 << 24), "vocab_size");
+  EXPECT_EQ(RefusedField(1, std::int64_t{1} << 40, std::int64_t{1} << 20, 1 << 24), "hidden_size");
   EXPECT_EQ(RefusedField(4, std::int64_t{1} << 32, std::int64_t{1} << 32, 100), "vocab_size");
   EXPECT_EQ(RefusedField(1, std::int64_t{1} << 31, std::int64_t{1} << 31, 100), "vocab_size");
-  EXPECT_EQ(RefusedField(kMax, 1, 2, 100), "vocab_size");
+  EXPECT_EQ(RefusedField(kMax, 1, 2, 100), "num_tokens");
   EXPECT_EQ(RefusedField(kMax, 1, 1, 1), "num_tokens");
   EXPECT_EQ(RefusedField(4, 8, 17, kMax), "accepted");
 }
