@@ -248,12 +248,17 @@ absl::Status ConnectionImpl::WatchJob(const WatchParams& params, const std::func
   v1::WatchJobRequest request;
   request.set_name(params.name);
   request.set_after_sequence(params.after_sequence);
+  request.set_progress(params.progress);
   absl::Time last_answer = absl::Now();
   Backoff backoff(options_.initial_backoff, absl::Seconds(1));
   while (true) {
     const absl::Status status =
         stub_->Watch({deadline, options.cancel.get()}, request, [&](const v1::JobEvent& received) {
           last_answer = absl::Now();
+          if (received.has_progress()) {
+            event(received);
+            return;
+          }
           // A replay may begin earlier than asked for; each event is told once.
           if (received.sequence() <= request.after_sequence()) return;
           request.set_after_sequence(received.sequence());

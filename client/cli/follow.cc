@@ -8,7 +8,9 @@ absl::StatusOr<v1::BenchmarkJob> FollowJob(const Session& session, const Client&
                                            const std::function<void(const v1::JobEvent&)>& on_event) {
   WatchParams params;
   params.name = name;
-  Progress progress(session);
+  const bool terminal = IsTerminal();
+  params.progress = terminal;
+  Progress progress(session, terminal);
   const auto status = client.WatchJob(
       params,
       [&](const v1::JobEvent& event) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/cli/progress_line.h"
 #include "client/cli/session.h"
 #include "keval/v1/benchmark.pb.h"
 
@@ -13,11 +14,14 @@ namespace keval::cli {
 // One event as a line for a person, without a line end.
 std::string EventText(const v1::JobEvent& event);
 
-// Shows each event; on a terminal a finished round takes the place of the one before it. Ends its last line when it
-// goes. Not thread-safe.
+// Whether stderr can show a line that is drawn over.
+bool IsTerminal();
+
+// In a log a line for each event that is kept. On a terminal state changes, looks and losses stay, and under them one
+// line says where the job stands, drawn over as it goes on; it is erased when the object goes. Not thread-safe.
 class Progress {
  public:
-  explicit Progress(const Session& session);
+  Progress(const Session& session, bool terminal);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -27,8 +31,12 @@ class Progress {
   const absl::Status& status() const { return status_; }
 
  private:
+  void Erase();
+  void DrawLine();
+
   const Session& session_;
   const bool terminal_;
+  ProgressLine line_;
   bool line_open_ = false;  // The terminal's line may be written over.
   absl::Status status_;
 };

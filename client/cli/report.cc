@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_split.h"
+#include "base/field_error.h"
 #include "base/text.h"
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
@@ -19,6 +20,7 @@ namespace {
 struct ReportFlags {
   std::string job;
   std::string report_dir;
+  std::string plots;
   verdict::Require require = verdict::Require::kAny;
 };
 
@@ -40,7 +42,17 @@ absl::Status PrintReport(const Session& session, const std::string& report_json)
   return IsPrintable(report_json) ? PrintText(report_json) : PrintJson(session, report);
 }
 
+absl::Status CheckPlots(const ReportFlags& flags) {
+  if (flags.plots.empty()) return absl::OkStatus();
+  if (flags.plots != "svg") {
+    return InvalidField("--plots", flags.plots, "svg; a browser or rsvg-convert makes PNG of it");
+  }
+  if (flags.report_dir.empty()) return InvalidField("--plots", flags.plots, "--report_dir beside it");
+  return absl::OkStatus();
+}
+
 int Report(const Session& session, const ReportFlags& flags) {
+  if (const auto status = CheckPlots(flags); !status.ok()) return Complain(status, session.json);
   const auto client = session.Connect();
   if (!client.ok()) return Complain(client.status(), session.json);
   const auto job = client->GetJob(JobName(flags.job), session.Options());
@@ -48,7 +60,8 @@ int Report(const Session& session, const ReportFlags& flags) {
   const auto files = client->GetReport(job->name(), {}, session.Options());
   if (!files.ok()) return Complain(files.status(), session.json);
   if (!flags.report_dir.empty()) {
-    if (const auto status = WriteReport(flags.report_dir, *files); !status.ok()) return Complain(status, session.json);
+    if (const auto status = WriteReport(flags.report_dir, *files, !flags.plots.empty()); !status.ok())
+      return Complain(status, session.json);
   }
   const auto text = ReportText(*files);
   if (!text.ok()) return Complain(text.status(), session.json);
@@ -63,6 +76,7 @@ void AddReport(CLI::App* app, Action* action) {
   const auto flags = std::make_shared<ReportFlags>();
   command->add_option("JOB", flags->job, "jobs/ID or ID")->required();
   command->add_option("--report_dir", flags->report_dir, "folder for the report's files");
+  command->add_option("--plots", flags->plots, "svg: its pictures as files too, into --report_dir");
   AddRequire(command, &flags->require, "any");
   command->callback([=] { *action = [flags](Session& session) { return Report(session, *flags); }; });
 }

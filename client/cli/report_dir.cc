@@ -2,12 +2,15 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "client/cli/report_summary.h"
+#include "client/report/charts.h"
+#include "client/report/html.h"
 #include "client/report/junit.h"
 #include "client/report/markdown.h"
 
@@ -41,7 +44,7 @@ absl::StatusOr<std::string> ReportLines(const std::string& report_json) {
   return ReportSummary(*report);
 }
 
-absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files) {
+absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files, bool pictures) {
   const auto text = ReportText(files);
   if (!text.ok()) return text.status();
   const auto report = ParseReport(*text);
@@ -51,7 +54,13 @@ absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile
   if (error) return FileError(folder, "can't be made", error.value());
   std::vector<ReportFile> all = files;
   all.push_back({"report.md", report::RenderMarkdown(*report)});
+  all.push_back({"report.html", report::RenderHtml(*report)});
   all.push_back({"junit.xml", report::RenderJunit(*report)});
+  if (pictures) {
+    for (report::Picture& picture : report::Pictures(*report)) {
+      all.push_back({std::move(picture.name), std::move(picture.svg)});
+    }
+  }
   for (const ReportFile& file : all) {
     if (auto status = WriteFileAtomically(absl::StrCat(folder, "/", file.name), file.contents); !status.ok()) {
       return status;

@@ -17,8 +17,9 @@ absl::StatusOr<std::string> ReportText(const std::vector<ReportFile>& files);
 absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json);
 absl::StatusOr<std::string> ReportLines(const std::string& report_json);
 
-// Makes `folder` where it is missing, and writes the files with report.md and junit.xml beside them, each whole.
-absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files);
+// Makes `folder` where it is missing, and writes the files with report.html, report.md and junit.xml beside them, each
+// whole; with `pictures` those of the page as SVG files too.
+absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files, bool pictures = false);
 
 }  // namespace keval::cli
 

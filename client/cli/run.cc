@@ -81,7 +81,8 @@ void AddRun(CLI::App* app, Action* action) {
   CLI::App* const command = app->add_subcommand("run", "submit a spec, follow the job, and gate on its verdict");
   const auto flags = std::make_shared<RunFlags>();
   command->add_option("SPEC", flags->spec, "YAML or JSON file")->required();
-  command->add_option("--report_dir", flags->report_dir, "folder for report.json, report.md, junit.xml and samples");
+  command->add_option("--report_dir", flags->report_dir,
+                      "folder for report.json, report.html, report.md, junit.xml and samples");
   command->add_option("--request_id", flags->request_id, "the same id with the same spec is the same job");
   AddRequire(command, &flags->require, "improved");
   command->callback([=] { *action = [flags](Session& session) { return Run(session, *flags); }; });

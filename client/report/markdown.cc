@@ -87,12 +87,12 @@ std::string ResultTable(const Json& report) {
 
 std::string StatisticsTable(const Json& report) {
   Table table({"series", "sd between rounds", "sd within rounds", "mean ratio", "p95 ratio", "smallest detectable",
-               "p of a loss", "Holm p", "Hodges–Lehmann"});
+               "gain in cycles", "p of a loss", "Holm p", "Hodges–Lehmann"});
   for (const Json& series : ListOf(report, "series")) {
     table.Add({CodeSpan(TextOf(series, "series")), SpreadOf(series, "between_sd"), SpreadOf(series, "within_sd"),
                FixedOf(series, "mean_ratio", 5), FixedOf(series, "p95_ratio", 5),
-               SpreadOf(series, "smallest_detectable"), ShortOf(series, "p_loss"), ShortOf(series, "p_holm"),
-               GainOf(series, "hodges_lehmann")});
+               SpreadOf(series, "smallest_detectable"), PercentOf(Member(series, "cycles"), "gain_pct"),
+               ShortOf(series, "p_loss"), ShortOf(series, "p_holm"), GainOf(series, "hodges_lehmann")});
   }
   return table.empty() ? "" : Folded("Statistics", table.Text());
 }

@@ -91,6 +91,23 @@ std::string ReadingsTable(const Json& blocks) {
   return table.Text();
 }
 
+// What else happened on the device and the machine.
+std::string NoiseTable(const Json& report) {
+  const Json& noise = Member(report, "noise");
+  if (!noise.is_object()) return "";
+  const Json& reasons = Member(noise, "throttle_reasons");
+  const Json& processes = Member(noise, "other_processes");
+  Table table({"noise", "seen"});
+  table.Add({"blocks", FixedOf(noise, "blocks", 0)});
+  table.Add({"throttle reasons, blocks of arm A", Counts(Member(reasons, "A"))});
+  table.Add({"throttle reasons, blocks of arm B", Counts(Member(reasons, "B"))});
+  table.Add({"blocks at which the device told its processes", FixedOf(processes, "told", 0)});
+  table.Add({"of these with others than ours", FixedOf(processes, "seen", 0)});
+  table.Add({"others at once, at most", FixedOf(processes, "most", 0)});
+  table.Add({"cores kept busy by others in a round, at most", FixedOf(noise, "most_foreign_cpu_cores", 2)});
+  return table.Text();
+}
+
 // One row for each series of each round, in the order realised: its quads' arms as they ran.
 std::string OrderTable(const Json& blocks) {
   Table table({"round", "series", "arms by quad, in the order realised"});
@@ -331,7 +348,8 @@ std::string PlanSection(const Json& report) {
 std::string BlocksSection(const Json& report) {
   const Json& blocks = ListOf(report, "blocks");
   if (blocks.empty()) return "";
-  return Folded("Blocks: device readings and order as realised", ReadingsTable(blocks) + OrderTable(blocks));
+  return Folded("Blocks: device readings and order as realised",
+                ReadingsTable(blocks) + NoiseTable(report) + OrderTable(blocks));
 }
 
 std::string IdentitySection(const Json& report) {

@@ -303,7 +303,8 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   EXPECT_GT(sequence, 3);
   EXPECT_EQ(job["state"], "DONE");
 
-  for (const char* name : {"report.json", "report.md", "junit.xml", "samples.csv", "diagnostics.csv", "excluded.csv"}) {
+  for (const char* name :
+       {"report.json", "report.html", "report.md", "junit.xml", "samples.csv", "diagnostics.csv", "excluded.csv"}) {
     EXPECT_TRUE(std::filesystem::exists(File("report/") + name)) << name;
   }
   const Json report = Json::parse(ReadText(File("report/report.json")));
@@ -321,6 +322,13 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   EXPECT_EQ(again.out, ReadText(File("report/report.json")));
   const CliResult text = Run({"report", name});
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(Run({"report", name, "--report_dir", File("pictures"), "--plots", "svg"}).code, 0);
+  for (const char* picture : {"forest.svg", "rounds.svg", "clocks.svg"}) {
+    EXPECT_TRUE(std::filesystem::exists(File("pictures/") + picture)) << picture;
+  }
+  const CliResult png = Run({"report", name, "--report_dir", File("pictures"), "--plots", "png"});
+  EXPECT_EQ(png.code, 2);
+  EXPECT_THAT(png.err, HasSubstr("rsvg-convert"));
   EXPECT_EQ(Run({"watch", name, "--require", "any"}).code, 0);
   EXPECT_THAT(Run({"list", "--json"}).out, HasSubstr(name));
   EXPECT_EQ(Json::parse(Run({"get", name, "--json"}).out), job);

@@ -70,6 +70,7 @@ struct GradientResult {
 struct WatchParams {
   std::string name;
   std::int64_t after_sequence = 0;
+  bool progress = false;  // Also JobProgress events, which have no sequence number.
   // How long the server may stay out of reach before the watch gives up; the time starts again with every answer.
   absl::Duration reconnect_for = absl::Seconds(60);
 };

@@ -162,6 +162,28 @@ TEST_F(ConnectionTest, WatchGoesOnAfterTheLastEventSeen) {
   EXPECT_THAT(seen, ElementsAre(1, 2, 3));
 }
 
+TEST_F(ConnectionTest, ProgressPassesThroughAndMovesNoSequence) {
+  std::vector<std::int64_t> asked;
+  const auto answer = [&](const Attempt&, const v1::WatchJobRequest& request,
+                          const std::function<void(const v1::JobEvent&)>& event) {
+    EXPECT_TRUE(request.progress());
+    asked.push_back(request.after_sequence());
+    v1::JobEvent progress;
+    progress.mutable_progress()->set_phase("round");
+    event(Event(static_cast<std::int64_t>(asked.size())));
+    event(progress);
+    return asked.size() == 1 ? Unavailable() : absl::OkStatus();
+  };
+  EXPECT_CALL(*stub_, Watch(_, _, _)).Times(2).WillRepeatedly(Invoke(answer));
+  std::vector<std::int64_t> seen;
+  WatchParams params;
+  params.name = "jobs/a";
+  params.progress = true;
+  EXPECT_TRUE(connection_->WatchJob(params, [&](const v1::JobEvent& e) { seen.push_back(e.sequence()); }, {}).ok());
+  EXPECT_THAT(asked, ElementsAre(0, 1));
+  EXPECT_THAT(seen, ElementsAre(1, 0, 2, 0));
+}
+
 TEST_F(ConnectionTest, WatchGivesUpOnAServerThatStaysAway) {
   EXPECT_CALL(*stub_, Watch(_, _, _)).WillRepeatedly(Return(Unavailable()));
   WatchParams params;

@@ -177,6 +177,10 @@ TEST(RenderMarkdown, HoldsTheEvidence) {
   EXPECT_THAT(TableOf(text, "device reading at block edges"),
               Contains(ElementsAre("`temperature_celsius`", "40 … 47", "41 … 48")));
   EXPECT_THAT(TableOf(text, "device reading at block edges"), Contains(ElementsAre("`sm_clock_mhz`", "–", "–")));
+  EXPECT_THAT(TableOf(text, "noise"),
+              Contains(ElementsAre("throttle reasons, blocks of arm A", "`power cap (software)` 3")));
+  EXPECT_THAT(TableOf(text, "noise"), Contains(ElementsAre("of these with others than ours", "2")));
+  EXPECT_THAT(TableOf(text, "series", "sd between rounds")[0], Contains("+3.05 %"));
   EXPECT_THAT(TableOf(text, "arm", "variant"),
               Contains(ElementsAre("candidate", "`portable_addmm`", "`the new way`", "`bb22`")));
   EXPECT_THAT(TableOf(text, "environment"), Contains(ElementsAre("`cpu_model`", "`Example | CPU`")));

@@ -52,6 +52,7 @@ inline void AddJobsPart(json* series) {
                        {"candidate", {{"read_bytes", 2097152}, {"written_bytes", 1048576}}},
                        {"difference", {{"read_bytes", -1048576}, {"written_bytes", 0}}},
                        {"note", ""}};
+  (*series)["cycles"] = {{"L", 0.03}, {"gain_pct", 3.05}, {"least_mhz", 1965}, {"most_mhz", 1980}};
   (*series)["predicted_traffic"] = {{"chunk_tokens", 512},        {"chunks", 8},
                                     {"base_bytes", 8858370048},   {"candidate_bytes", 4563402752},
                                     {"saving_bytes", 4294967296}, {"add_ops_saved", 8}};
@@ -103,6 +104,10 @@ inline json MakeReport(const std::string& trace) {
                                 {"before", {{"temperature_celsius", 40 + pos}, {"sm_clock_mhz", nullptr}}},
                                 {"after", {{"temperature_celsius", 41 + pos}, {"sm_clock_mhz", nullptr}}}});
   }
+  report["noise"] = {{"blocks", 8},
+                     {"other_processes", {{"told", 8}, {"seen", 2}, {"most", 1}}},
+                     {"throttle_reasons", {{"A", {{"power cap (software)", 3}}}, {"B", json::object()}}},
+                     {"most_foreign_cpu_cores", 0.125}};
   report["contract"] = {{"passed", true}, {"rows", json::array()}};
   report["contract"]["rows"].push_back({{"id", "C1"},
                                         {"arm", "candidate"},
