@@ -176,6 +176,7 @@ absl::Status BenchmarkHandler::Watch(absl::string_view principal, const v1::Watc
     return InvalidField("after_sequence", absl::StrCat(request.after_sequence()), "at least 0");
   }
   std::int64_t sequence = request.after_sequence();
+  std::uint64_t progress_seen = 0;
   while (true) {
     const std::uint64_t seen = store_->commits();
     // Before the events: a job that has ended gets none after those that are read next.
@@ -191,8 +192,22 @@ absl::Status BenchmarkHandler::Watch(absl::string_view principal, const v1::Watc
     if (!events->empty()) continue;  // There may be more.
     if (HasEnded(stored->job)) return absl::OkStatus();
     if (runner_->draining()) return Draining();
+    if (request.progress()) {
+      if (!SendProgress(request.name(), send, &progress_seen)) return absl::CancelledError("the watcher has gone");
+    }
     store_->WaitForCommit(seen, std::chrono::steady_clock::now() + kCheckInterval);
   }
+}
+
+bool BenchmarkHandler::SendProgress(absl::string_view name, const std::function<bool(const v1::JobEvent&)>& send,
+                                    std::uint64_t* seen) const {
+  const auto present = runner_->ProgressOf(name);
+  if (!present.has_value() || present->version == *seen) return true;
+  *seen = present->version;
+  v1::JobEvent event;
+  event.set_time_unix_ms(absl::ToUnixMillis(absl::Now()));
+  *event.mutable_progress() = present->progress;
+  return send(event);
 }
 
 absl::StatusOr<v1::BenchmarkJob> BenchmarkHandler::Cancel(absl::string_view principal,

@@ -36,6 +36,9 @@ class BenchmarkHandler {
  private:
   // NOT_FOUND for a job that is unknown or someone else's.
   absl::StatusOr<StoredJob> OwnJob(absl::string_view principal, absl::string_view name) const;
+  // What the job does at the moment, unless it was sent already (`seen`); false when the stream has broken.
+  bool SendProgress(absl::string_view name, const std::function<bool(const v1::JobEvent&)>& send,
+                    std::uint64_t* seen) const;
 
   JobStore* const store_;
   JobRunner* const runner_;

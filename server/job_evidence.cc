@@ -134,6 +134,7 @@ std::string EncodeEvidence(const RoundData& round) {
   }
   const Json whole = {{"seconds", round.seconds},
                       {"device_seconds", round.device_seconds},
+                      {"foreign_cpu_cores", OptionalNumber(round.foreign_cpu_cores)},
                       {"blocks", std::move(blocks)},
                       {"series", std::move(series)}};
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -145,6 +146,10 @@ absl::StatusOr<RoundEvidence> DecodeEvidence(absl::string_view text) {
     RoundEvidence out;
     out.seconds = whole.at("seconds").get<double>();
     out.device_seconds = whole.at("device_seconds").get<double>();
+    // A round of an older server lacks it.
+    if (whole.contains("foreign_cpu_cores") && whole.at("foreign_cpu_cores").is_number()) {
+      out.foreign_cpu_cores = whole.at("foreign_cpu_cores").get<double>();
+    }
     out.blocks = whole.at("blocks");
     for (const Json& value : whole.at("series")) {
       out.series.push_back({.series = value.at("series").get<std::string>(),

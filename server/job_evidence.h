@@ -3,6 +3,7 @@
 #define KEVAL_SERVER_JOB_EVIDENCE_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ using Json = nlohmann::ordered_json;
 struct RoundEvidence {
   double seconds = 0;
   double device_seconds = 0;
+  double foreign_cpu_cores = std::numeric_limits<double>::quiet_NaN();
   std::vector<SeriesEvidence> series;
   Json blocks;  // As docs/report_format.md has them, without the round.
 };

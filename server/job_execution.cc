@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "core/verdict/measured_series.h"
 #include "server/job_calibration.h"
+#include "server/job_events.h"
 #include "server/job_plan.h"
 #include "server/job_spec.h"
 
@@ -52,25 +53,6 @@ StoredLoss ToLoss(absl::string_view phase, int round, const WorkFailure& failure
 
 void AddJobEvent(JobChange* change) { *change->events.emplace_back().mutable_job() = change->job; }
 
-v1::JobEvent LookEvent(const verdict::Look& look, int next_look, int rounds_needed) {
-  v1::JobEvent event;
-  v1::Look* out = event.mutable_look();
-  out->set_rounds(look.R);
-  out->set_candidate_verdict(look.candidate);
-  for (const verdict::SeriesLook& series : look.series) {
-    auto* shown = out->add_series();
-    shown->set_series(series.series);
-    shown->set_mean(series.L);
-    shown->set_sup_lo(series.sup_lo);
-    shown->set_sup_hi(series.sup_hi);
-    shown->set_positive(series.pos);
-    shown->set_valued_rounds(series.n);
-  }
-  out->set_next_look(next_look);
-  out->set_rounds_needed(rounds_needed);
-  return event;
-}
-
 // "C2 (bfloat16/plain_bias, candidate): measured 0.1, limit 0.01: why".
 std::string ContractRowText(const ContractRowData& row) {
   std::string text = absl::StrCat(row.id, " (", row.case_name, row.case_name.empty() ? "" : ", ", row.arm,
@@ -86,7 +68,21 @@ JobExecution::JobExecution(Surroundings surroundings, StoredJob job)
       job_(std::move(job.job)),
       idle_restarts_(job.idle_restarts),
       stopped_clean_(job.stopped_clean),
-      arms_(ToJobArms(job_.spec())) {}
+      arms_(ToJobArms(job_.spec())) {
+  arms_.on_turn = [this](const std::string& name, int number, int count) {
+    progress_.set_series(name);
+    progress_.set_series_number(number + 1);
+    progress_.set_series_count(count);
+    if (at_.progress) at_.progress(progress_);
+  };
+}
+
+void JobExecution::TellProgress(absl::string_view phase, int round) {
+  progress_.Clear();
+  progress_.set_phase(std::string(phase));
+  progress_.set_round(round);
+  if (at_.progress) at_.progress(progress_);
+}
 
 absl::Status JobExecution::Run(bool resumed) {
   using Phase = absl::Status (JobExecution::*)();
@@ -144,10 +140,13 @@ absl::Status JobExecution::Begin(bool resumed) {
 }
 
 absl::Status JobExecution::RecordEnvironment() {
+  TellProgress("environment", 0);
   auto collected = at_.collector->Environment(arms_, at_.check);
   if (!collected.ok()) return collected.status();
   if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("environment", *failure);
-  const Json now = {{"environment", std::get<0>(*collected)},
+  auto facts = std::get<0>(*std::move(collected));
+  if (!at_.clock_lock.empty()) facts["gpu_clock_lock"] = PrintableText(at_.clock_lock);
+  const Json now = {{"environment", facts},
                     {"build",
                      {{"version", at_.build.version()},
                       {"commit", at_.build.commit()},
@@ -170,6 +169,7 @@ absl::Status JobExecution::CheckContract() {
   auto done = at_.store->Document(job_.name(), "contract");
   if (!done.ok()) return done.status();
   while (done->empty() && !ended_) {
+    TellProgress("contract", 0);
     auto collected = at_.collector->Contract(
         arms_, [](const ContractRowData&) {}, at_.lease, at_.check);
     if (!collected.ok()) return collected.status();
@@ -197,6 +197,7 @@ absl::Status JobExecution::MakePlan() {
   if (job_.has_plan()) return absl::OkStatus();
   const std::vector<SeriesRun> runs = PlannedRuns(server::MakePlan(job_.spec(), {}, {}));
   while (!ended_) {
+    TellProgress("pilot", 0);
     auto collected = at_.collector->Pilot(arms_, runs, at_.lease, at_.check);
     if (!collected.ok()) return collected.status();
     if (const auto* failure = std::get_if<WorkFailure>(&*collected)) {
@@ -241,6 +242,7 @@ absl::Status JobExecution::CollectRounds() {
 }
 
 absl::Status JobExecution::CollectRound(int round) {
+  TellProgress("round", round + 1);
   auto collected = at_.collector->Round(arms_, PlannedRuns(job_.plan()), round, at_.lease, at_.check);
   if (!collected.ok()) return collected.status();
   if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return Lose("round", round, *failure);
@@ -304,6 +306,7 @@ absl::Status JobExecution::CommitRound(int round, const RoundData& data) {
     if (value.has_value()) (*done->mutable_differences())[series.name] = *value;
   }
   samples_.insert(samples_.end(), data.samples.begin(), data.samples.end());
+  AddRunning(samples_, VerdictConfig(job_.spec(), job_.plan()), round + 1, done);
   auto evidence = DecodeEvidence(change.round->evidence);
   if (!evidence.ok()) return evidence.status();
   evidence_.push_back(*std::move(evidence));
@@ -336,6 +339,7 @@ absl::Status JobExecution::Profile() {
   auto done = at_.store->Document(job_.name(), "profile");
   if (!done.ok()) return done.status();
   if (!done->empty()) return absl::OkStatus();
+  TellProgress("profile", 0);
   auto collected = at_.collector->Profile(arms_, PlannedRuns(job_.plan()), at_.lease, at_.check);
   if (!collected.ok()) return collected.status();
   if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("profile", *failure);
@@ -350,6 +354,7 @@ absl::Status JobExecution::Diagnose() {
   auto done = at_.store->Document(job_.name(), "diagnostics");
   if (!done.ok()) return done.status();
   if (!done->empty()) return absl::OkStatus();
+  TellProgress("diagnose", 0);
   auto collected = at_.collector->Diagnose(arms_, runs, at_.lease, at_.check);
   if (!collected.ok()) return collected.status();
   if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("diagnose", *failure);

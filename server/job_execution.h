@@ -34,7 +34,10 @@ class JobExecution {
     DeviceLease* lease = nullptr;
     v1::DeviceInfo device;
     v1::BuildInfo build;
+    std::string clock_lock;  // What became of the device's clock, for the report; empty for a CPU.
     Check check;
+    // Told what the job does at the moment; on the thread of Run. May be empty.
+    std::function<void(const v1::JobProgress&)> progress;
   };
 
   JobExecution(Surroundings surroundings, StoredJob job);
@@ -80,6 +83,9 @@ class JobExecution {
   absl::Status Finish(const End& end, JobChange change);
   absl::Status FinishWithOutcome();
 
+  // Says that a phase has begun, or which series' turn it is in it.
+  void TellProgress(absl::string_view phase, int round);
+
   JobChange NewChange() const { return JobChange{.job = job_}; }
   // Writes `change` and takes its job over. Waits and tries again while the store can't be written.
   absl::Status Commit(JobChange change);
@@ -89,6 +95,7 @@ class JobExecution {
   int idle_restarts_;
   bool stopped_clean_;
   JobArms arms_;
+  v1::JobProgress progress_;
   bool ended_ = false;
   std::vector<StoredLoss> losses_;
   std::vector<verdict::Sample> samples_;

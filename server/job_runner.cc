@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "core/measure/clock_lock.h"
 #include "server/job_execution.h"
 
 namespace keval::server {
@@ -16,11 +17,27 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{200};
 
+// A device's clock for the time of a job, and what the report says of it; "" for a CPU.
+struct JobClock {
+  std::unique_ptr<measure::ClockLock> lock;
+  std::string text;
+};
+
+JobClock LockClock(const ClockPolicy& policy, const v1::DeviceInfo& device) {
+  if (device.uuid().empty()) return {};
+  if (policy.lock_mhz == 0) return {nullptr, "not locked: not asked for"};
+  auto lock = measure::ClockLock::Take(device.uuid(), static_cast<unsigned>(policy.lock_mhz), policy.record_folder);
+  if (lock.ok()) return {*std::move(lock), absl::StrCat("locked to ", policy.lock_mhz, " MHz while the job ran")};
+  const std::string why(lock.status().message());
+  spdlog::warn("{}: the SM clock is not locked: {}", device.name(), why);
+  return {nullptr, absl::StrCat("asked for ", policy.lock_mhz, " MHz, left as it is: ", why)};
+}
+
 }  // namespace
 
 JobRunner::JobRunner(JobStore* store, CollectorFactory collectors, std::vector<BenchmarkDevice> devices,
-                     v1::BuildInfo build)
-    : store_(store), collectors_(std::move(collectors)), build_(std::move(build)) {
+                     v1::BuildInfo build, ClockPolicy clocks)
+    : store_(store), collectors_(std::move(collectors)), build_(std::move(build)), clocks_(std::move(clocks)) {
   for (BenchmarkDevice& device : devices) {
     slots_.push_back(std::make_unique<Slot>());
     slots_.back()->device = std::move(device);
@@ -30,6 +47,11 @@ JobRunner::JobRunner(JobStore* store, CollectorFactory collectors, std::vector<B
 JobRunner::~JobRunner() { Drain(); }
 
 absl::Status JobRunner::Start() {
+  if (!clocks_.record_folder.empty()) {
+    if (const auto status = measure::RestoreClocks(clocks_.record_folder); !status.ok()) {
+      spdlog::error("{}; the next start tries again", std::string(status.message()));
+    }
+  }
   for (const auto state : {v1::BenchmarkJob::RUNNING, v1::BenchmarkJob::QUEUED}) {
     const auto jobs = store_->JobsInState(state);
     if (!jobs.ok()) return jobs.status();
@@ -90,17 +112,25 @@ absl::Status JobRunner::Execute(Slot* slot, const StoredJob& job, bool resumed) 
     if (draining()) return absl::UnavailableError("the server is draining");
     return absl::OkStatus();
   };
+  const JobClock clock = LockClock(clocks_, slot->device.info);
   JobExecution execution({.store = store_,
                           .collector = slot->collector.get(),
                           .lease = slot->device.lease,
                           .device = slot->device.info,
                           .build = build_,
-                          .check = check},
+                          .clock_lock = clock.text,
+                          .check = check,
+                          .progress =
+                              [this, name = job.job.name()](const v1::JobProgress& progress) {
+                                MutexLock lock(&mutex_);
+                                present_[name] = {++last_version_, progress};
+                              }},
                          job);
   const absl::Status status = execution.Run(resumed);
   {
     MutexLock lock(&mutex_);
     running_.erase(job.job.name());
+    present_.erase(job.job.name());
   }
   if (!status.ok() && draining() && !interrupted->load()) MarkCleanStop(job.job.name());
   return status;
@@ -121,6 +151,12 @@ void JobRunner::Interrupt(absl::string_view job_name) {
   MutexLock lock(&mutex_);
   const auto found = running_.find(std::string(job_name));
   if (found != running_.end()) found->second->store(true);
+}
+
+std::optional<JobRunner::Present> JobRunner::ProgressOf(absl::string_view job_name) {
+  MutexLock lock(&mutex_);
+  const auto found = present_.find(std::string(job_name));
+  return found == present_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void JobRunner::StartDraining() { draining_.store(true); }

@@ -3,9 +3,11 @@
 #define KEVAL_SERVER_JOB_RUNNER_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
+#include "keval/v1/benchmark.pb.h"
 #include "keval/v1/server_info.pb.h"
 #include "server/device_lease.h"
 #include "server/job_store.h"
@@ -25,6 +28,12 @@ struct BenchmarkDevice {
   DeviceLease* lease = nullptr;
 };
 
+// Whether a GPU's SM clock is locked while a job runs on it.
+struct ClockPolicy {
+  int lock_mhz = 0;           // 0: never, the default. Shared devices are left as they are.
+  std::string record_folder;  // Where a lock is written down, so that the next start undoes it after a kill.
+};
+
 using CollectorFactory = std::function<std::unique_ptr<RoundCollector>(const v1::DeviceInfo& device)>;
 
 // The store is the queue: the runner itself holds nothing that a kill could lose. Thread-safe; does not own `store` or
@@ -32,17 +41,26 @@ using CollectorFactory = std::function<std::unique_ptr<RoundCollector>(const v1:
 class JobRunner {
  public:
   // `build` goes into the jobs' identity.
-  JobRunner(JobStore* store, CollectorFactory collectors, std::vector<BenchmarkDevice> devices, v1::BuildInfo build);
+  JobRunner(JobStore* store, CollectorFactory collectors, std::vector<BenchmarkDevice> devices, v1::BuildInfo build,
+            ClockPolicy clocks = {});
   ~JobRunner();  // Drains.
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // Starts the threads; jobs that were running are taken up again. Call once. UNAVAILABLE: the store can't be read, or
+  // Gives back clocks that a killed process left locked, then starts the threads; jobs that were running are taken up
+  // again. Call once. UNAVAILABLE: the store can't be read, or
   // no thread can be started.
   absl::Status Start();
 
   // A running job stops within a block; its cancellation is in the store already.
   void Interrupt(absl::string_view job_name);
+
+  // What a running job does at the moment, and a number that changes with it; nullopt where it doesn't run here.
+  struct Present {
+    std::uint64_t version = 0;
+    v1::JobProgress progress;
+  };
+  std::optional<Present> ProgressOf(absl::string_view job_name);
 
   // Stops after the present block and joins the threads; running jobs stay RUNNING in the store, to be resumed from
   // their last finished round. Watches end with UNAVAILABLE from the first moment. Idempotent.
@@ -68,11 +86,14 @@ class JobRunner {
   JobStore* const store_;
   const CollectorFactory collectors_;
   const v1::BuildInfo build_;
+  const ClockPolicy clocks_;
   std::atomic<bool> draining_{false};
   std::vector<std::unique_ptr<Slot>> slots_;  // Fixed by Start.
   Mutex mutex_;
   // Set to stop a job, by its name.
   std::map<std::string, std::shared_ptr<std::atomic<bool>>> running_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Present> present_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace keval::server

@@ -40,6 +40,9 @@ ABSL_FLAG(int, max_threads, 256, "threads that answer calls");
 ABSL_FLAG(int, max_queued_jobs, 64, "benchmark jobs that may wait");
 ABSL_FLAG(int, max_series, 64, "series of one benchmark job");
 ABSL_FLAG(std::string, max_job_device_seconds, "7200", "longest that a benchmark job may use a device");
+ABSL_FLAG(int, lock_sm_clock_mhz, 0,
+          "SM clock of a GPU that no other process uses, while a job runs on it; needs the right to set clocks; 0: "
+          "left alone");
 ABSL_FLAG(int, stall_timeout_seconds, 60, "how long a stream's peer may neither send nor read");
 ABSL_FLAG(int, drain_grace_seconds, 20, "how long running calls may take after SIGTERM");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
@@ -186,6 +189,7 @@ absl::Status SetLimits(ServerOptions* options) {
   options->max_queued_jobs = absl::GetFlag(FLAGS_max_queued_jobs);
   options->max_series = absl::GetFlag(FLAGS_max_series);
   options->stall_timeout_seconds = absl::GetFlag(FLAGS_stall_timeout_seconds);
+  options->lock_sm_clock_mhz = absl::GetFlag(FLAGS_lock_sm_clock_mhz);
   options->drain_grace_seconds = absl::GetFlag(FLAGS_drain_grace_seconds);
   // Text, since Abseil reads a double as the process's locale would.
   const std::string seconds = absl::GetFlag(FLAGS_max_job_device_seconds);
@@ -203,6 +207,7 @@ absl::Status SetLimits(ServerOptions* options) {
   status.Update(CheckRange("--max_threads", options->max_threads, 16, 65536));
   status.Update(CheckRange("--max_queued_jobs", options->max_queued_jobs, 1, 1000000));
   status.Update(CheckRange("--max_series", options->max_series, 1, 10000));
+  status.Update(CheckRange("--lock_sm_clock_mhz", options->lock_sm_clock_mhz, 0, 10000));
   status.Update(CheckRange("--stall_timeout_seconds", options->stall_timeout_seconds, 1, 86400));
   status.Update(CheckRange("--drain_grace_seconds", options->drain_grace_seconds, 0, 86400));
   return status;

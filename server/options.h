@@ -36,6 +36,7 @@ struct ServerOptions {
   int max_queued_jobs = 64;
   int max_series = 64;
   double max_job_device_seconds = 7200;
+  int lock_sm_clock_mhz = 0;  // 0: never.
   int stall_timeout_seconds = 60;
   int drain_grace_seconds = 20;
   std::string log_level = "info";

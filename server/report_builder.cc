@@ -16,6 +16,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "server/job_evidence.h"
 #include "server/job_plan.h"
+#include "server/report_noise.h"
 #include "server/report_text.h"
 
 namespace keval::server {
@@ -155,6 +156,7 @@ absl::StatusOr<Json> SeriesJson(const Parsed& parsed, const verdict::Outcome& ou
     for (const auto& summary : *summaries) measured[summary.look.series] = verdict::SeriesToJson(summary);
   }
   const auto memory = JudgeMemory(parsed.plan, parsed.evidence);
+  const auto cycles = CyclesJson(parsed.samples, parsed.evidence);
   Json list = Json::array();
   for (const auto& plan : parsed.plan.series()) {
     const auto found = measured.find(plan.series());
@@ -162,6 +164,7 @@ absl::StatusOr<Json> SeriesJson(const Parsed& parsed, const verdict::Outcome& ou
                      ? found->second
                      : Json{{"series", plan.series()}, {"role", plan.role()}, {"status", "no_look"}, {"n", 0}};
     if (auto status = AddToSeries(parsed, plan, memory, profile, &entry); !status.ok()) return status;
+    if (const auto counted = cycles.find(plan.series()); counted != cycles.end()) entry["cycles"] = counted->second;
     list.push_back(std::move(entry));
   }
   return list;
@@ -206,7 +209,10 @@ Json RoundsJson(const Parsed& parsed) {
   for (std::size_t round = 0; round < parsed.evidence.size(); ++round) {
     list.push_back({{"round", round},
                     {"seconds", verdict::NumberToJson(parsed.evidence[round].seconds)},
-                    {"device_seconds", verdict::NumberToJson(parsed.evidence[round].device_seconds)}});
+                    {"device_seconds", verdict::NumberToJson(parsed.evidence[round].device_seconds)},
+                    {"foreign_cpu_cores", std::isnan(parsed.evidence[round].foreign_cpu_cores)
+                                              ? Json(nullptr)
+                                              : verdict::NumberToJson(parsed.evidence[round].foreign_cpu_cores)}});
   }
   return list;
 }
@@ -320,7 +326,11 @@ absl::StatusOr<std::vector<ReportFile>> BuildReport(const JobRecord& record) {
   if (!contract->is_null()) report["contract"] = *contract;
   report["excluded"] = ExcludedJson(record);
   report["diagnostics"] = diagnostics->is_null() ? Json::array() : *diagnostics;
+  report["noise"] = NoiseJson(parsed->evidence);
   report["notes"] = NotesJson(record);
+  for (std::string& note : NoiseNotes(parsed->evidence, record.job.spec().target().device() == "cpu")) {
+    report["notes"].push_back(std::move(note));
+  }
 
   std::vector<ReportFile> files(4);
   files[1] = {"samples.csv", std::move(parsed->samples_csv)};

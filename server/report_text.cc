@@ -34,9 +34,9 @@ std::string ChangedFacts(const JobRecord& record) {
   const Json before = Json::parse(record.environment, nullptr, false);
   const Json after = Json::parse(record.environment_after_restart, nullptr, false);
   std::string changed;
-  for (const char* key :
-       {"cpu_model", "cpu_governor", "operating_system", "c_library", "compiler", "build_flags", "libtorch_version",
-        "worker_threads", "gpu_uuid", "driver_version", "cuda_driver", "cuda_runtime", "worker_sha256"}) {
+  for (const char* key : {"cpu_model", "cpu_governor", "operating_system", "c_library", "compiler", "build_flags",
+                          "libtorch_version", "worker_threads", "gpu_uuid", "gpu_clock_lock", "driver_version",
+                          "cuda_driver", "cuda_runtime", "worker_sha256"}) {
     if (Fact(before, "environment", key) == Fact(after, "environment", key)) continue;
     absl::StrAppend(&changed, changed.empty() ? "" : ", ", key);
   }

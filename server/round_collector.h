@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -50,6 +51,8 @@ struct JobArms {
   std::uint64_t seed = 0;
   // Of a calibration job, in ln units: positive slows base and its copy, negative the candidate; 0: nothing.
   double injected_effect = 0;
+  // Told, on the calling thread, which series' or diagnostic's turn it is, from 0. May be empty.
+  std::function<void(const std::string& name, int number, int count)> on_turn;
 };
 
 // Why a round, pilot or check could not be collected.
@@ -102,6 +105,8 @@ struct RoundData {
   std::vector<SeriesEvidence> evidence;
   double seconds = 0;         // Wall.
   double device_seconds = 0;  // While a lease was held.
+  // Cores that processes other than ours kept busy meanwhile, on average; NaN unknown.
+  double foreign_cpu_cores = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct PilotData {

@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "server/worker/arm_calls.h"
 #include "server/worker/evidence_calls.h"
+#include "server/worker/host_load.h"
 #include "server/worker/quad_calls.h"
 #include "server/worker/worker_crew.h"
 
@@ -51,6 +52,12 @@ std::vector<Seat> Shuffled(std::vector<Seat> seats, std::uint64_t bits) {
 
 DispatchRecord DispatchOf(const worker::Dispatch& dispatch) {
   return {dispatch.variant(), dispatch.path(), dispatch.reason(), dispatch.fallback()};
+}
+
+void TellTurn(const JobArms& arms, const std::string& name, std::size_t number, std::size_t count) {
+  if (arms.on_turn) {
+    arms.on_turn(name, static_cast<int>(number), static_cast<int>(count));
+  }
 }
 
 absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round, int index, WorkerCrew* crew,
@@ -124,6 +131,7 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
                           PilotData* data) {
   int index = 0;
   for (const SeriesRun& run : series) {
+    TellTurn(arms, run.series, static_cast<std::size_t>(index), series.size());
     const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kPilot, 0, index++),
                        true};
     absl::StatusOr<worker::Prepared> prepared = worker::PrepareArm(arms, work, Seat::kBase, crew);
@@ -232,14 +240,17 @@ absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& 
                                                                  const std::vector<SeriesRun>& series, int round,
                                                                  DeviceLease* lease, const Check& check) {
   const auto begin = std::chrono::steady_clock::now();
+  const worker::HostLoad host;
   WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
   RoundData data;
   absl::Status status = crew.Start(
       Shuffled({Seat::kBase, Seat::kCandidate, Seat::kBaseCopy}, Draw(arms.seed, Purpose::kStartOrder, round, 0)));
   for (std::size_t i = 0; i < series.size() && status.ok(); ++i) {
+    TellTurn(arms, series[i].series, i, series.size());
     status = CollectSeries(arms, series[i], round, static_cast<int>(i), &crew, &data);
   }
   data.device_seconds = crew.device_seconds();
+  data.foreign_cpu_cores = host.ForeignCores(crew.process_ids());
   data.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::vector<verdict::Sample> partial = status.ok() ? std::vector<verdict::Sample>() : data.samples;
   absl::StatusOr<Collected<RoundData>> result = crew.Finish(status, std::move(data));
@@ -278,6 +289,7 @@ absl::StatusOr<Collected<ProfileData>> WorkerRoundCollector::Profile(const JobAr
     absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
     if (status.ok()) {
       status = ForEachArm(series, &data, [&](int index, Seat seat, ProfileData::Arm* arm) {
+        TellTurn(arms, series[index].series, static_cast<std::size_t>(index), series.size());
         absl::StatusOr<ProfileData::Arm> counts = worker::CollectCounts(arms, series[index], index, seat, &crew);
         if (counts.ok()) {
           *arm = *std::move(counts);
@@ -335,6 +347,7 @@ absl::StatusOr<Collected<DiagnosticsData>> WorkerRoundCollector::Diagnose(const 
       data.absent[runs[i].name] = absl::StrCat("not tried after ", kMostFailures, " others had failed");
       continue;
     }
+    TellTurn(arms, runs[i].name, i, runs.size());
     const std::size_t before = data.samples.size();
     absl::Status status;
     if (crew == nullptr) {

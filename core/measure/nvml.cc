@@ -100,6 +100,9 @@ struct Nvml::State {
   NvmlReturn (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
   NvmlReturn (*persistence_mode)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*compute_mode)(NvmlDevice, unsigned*) = nullptr;
+  NvmlReturn (*mig_mode)(NvmlDevice, unsigned*, unsigned*) = nullptr;
+  NvmlReturn (*lock_clocks)(NvmlDevice, unsigned, unsigned) = nullptr;
+  NvmlReturn (*reset_clocks)(NvmlDevice) = nullptr;
 
   ~State() {
     if (initialised) {
@@ -113,6 +116,11 @@ struct Nvml::State {
     // POSIX lets an object pointer from dlsym be a function pointer.
     *function = reinterpret_cast<Function>(dlsym(library.get(), std::string(symbol).c_str()));
     return *function != nullptr;
+  }
+
+  std::string Explain(NvmlReturn code) const {
+    const char* const text = error_string == nullptr ? nullptr : error_string(code);
+    return text == nullptr ? absl::StrCat("error ", code) : PrintableText(text, 200);
   }
 
   // A reading that takes one unsigned, scaled; NaN where the device or the library does not tell.
@@ -156,16 +164,16 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(absl::string_view uuid) {
   nvml.Find(&nvml.processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   nvml.Find(&nvml.persistence_mode, "nvmlDeviceGetPersistenceMode");
   nvml.Find(&nvml.compute_mode, "nvmlDeviceGetComputeMode");
-  const auto explain = [&nvml](NvmlReturn code) {
-    const char* const text = nvml.error_string == nullptr ? nullptr : nvml.error_string(code);
-    return text == nullptr ? absl::StrCat("error ", code) : PrintableText(text, 200);
-  };
+  nvml.Find(&nvml.mig_mode, "nvmlDeviceGetMigMode");
+  nvml.Find(&nvml.lock_clocks, "nvmlDeviceSetGpuLockedClocks");
+  nvml.Find(&nvml.reset_clocks, "nvmlDeviceResetGpuLockedClocks");
   if (const NvmlReturn code = nvml.init(); code != kSuccess) {
-    return absl::UnavailableError(absl::StrCat("NVML does not start: ", explain(code)));
+    return absl::UnavailableError(absl::StrCat("NVML does not start: ", nvml.Explain(code)));
   }
   nvml.initialised = true;
   if (const NvmlReturn code = nvml.handle_by_uuid(std::string(uuid).c_str(), &nvml.device); code != kSuccess) {
-    return absl::NotFoundError(absl::StrCat("NVML knows no device ", PrintableText(uuid, 100), ": ", explain(code)));
+    return absl::NotFoundError(
+        absl::StrCat("NVML knows no device ", PrintableText(uuid, 100), ": ", nvml.Explain(code)));
   }
   return std::unique_ptr<Nvml>(new Nvml(std::move(state)));
 }
@@ -199,6 +207,30 @@ DeviceReading Nvml::Read() const {
     }
   }
   return reading;
+}
+
+bool Nvml::IsSplit() const {
+  constexpr unsigned kEnabled = 1;
+  unsigned current = 0;
+  unsigned pending = 0;
+  return state_->mig_mode != nullptr && state_->mig_mode(state_->device, &current, &pending) == kSuccess &&
+         current == kEnabled;
+}
+
+absl::Status Nvml::LockSmClock(unsigned mhz) const {
+  if (state_->lock_clocks == nullptr) {
+    return absl::UnavailableError("this driver locks no clocks");
+  }
+  const NvmlReturn code = state_->lock_clocks(state_->device, mhz, mhz);
+  return code == kSuccess ? absl::OkStatus() : absl::UnavailableError(state_->Explain(code));
+}
+
+absl::Status Nvml::UnlockSmClock() const {
+  if (state_->reset_clocks == nullptr) {
+    return absl::UnavailableError("this driver locks no clocks");
+  }
+  const NvmlReturn code = state_->reset_clocks(state_->device);
+  return code == kSuccess ? absl::OkStatus() : absl::UnavailableError(state_->Explain(code));
 }
 
 std::map<std::string, std::string> Nvml::Describe() const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -45,6 +46,14 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   DeviceReading Read() const;
+
+  // Whether the device is split into MIG instances; false where it does not tell.
+  bool IsSplit() const;
+
+  // Holds the SM clock at `mhz`, for every process and until UnlockSmClock or a reboot, whoever locked it before.
+  // UNAVAILABLE with NVML's reason (usually: no permission).
+  absl::Status LockSmClock(unsigned mhz) const;
+  absl::Status UnlockSmClock() const;
 
   // Name to text: model, driver, limits, clocks. Names begin with "gpu_" or "driver_".
   std::map<std::string, std::string> Describe() const;

@@ -2,11 +2,17 @@
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,6 +53,47 @@ v1::BenchmarkSpec SmallSpec(int rounds) {
   spec.set_seed(9007199254740993);
   return spec;
 }
+
+// Base against itself: whatever such a job finds, an improvement or a regression is wrong.
+v1::BenchmarkSpec SameArmsSpec() {
+  v1::BenchmarkSpec spec = SmallSpec(6);
+  spec.clear_guards();
+  spec.mutable_candidate()->set_variant("portable_matmul_add");
+  v1::Shape* const shape = spec.mutable_primaries(0);
+  shape->set_num_tokens(64);
+  shape->set_hidden_size(64);
+  shape->set_vocab_size(1024);
+  spec.mutable_procedure()->clear_looks();
+  for (const int look : {6, 10}) spec.mutable_procedure()->add_looks(look);
+  return spec;
+}
+
+// A process for each core that does nothing but use it, until the object goes, or 5 minutes at most.
+class ForeignLoad {
+ public:
+  ForeignLoad() {
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        alarm(300);
+        for (volatile int n = 0;; n = n + 1) {
+        }
+      }
+      burners_.push_back(pid);
+    }
+  }
+  ~ForeignLoad() {
+    for (const pid_t pid : burners_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  ForeignLoad(const ForeignLoad&) = delete;
+  ForeignLoad& operator=(const ForeignLoad&) = delete;
+
+ private:
+  std::vector<pid_t> burners_;
+};
 
 class JobProcessTest : public ::testing::Test {
  protected:
@@ -174,6 +221,46 @@ TEST_F(JobProcessTest, ACancelledJobEndsAndTheServerStopsAtOnce) {
   EXPECT_EQ(nlohmann::json::parse(Report(name).at("report.json")).at("state"), "CANCELLED");
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(absl::Seconds(30)), 0);
+}
+
+TEST_F(JobProcessTest, AForeignLoadFromTheMiddleOnNeverMakesAVerdictWrong) {
+  ServerProcess server = StartServer();
+  const std::string name = Create(SameArmsSpec(), "").name();
+  std::vector<v1::JobEvent> events;
+  Watch(name, &events, [](const v1::JobEvent& event) { return event.round_done().round() == 3; });
+  {
+    const ForeignLoad load;
+    Watch(name, &events, [](const v1::JobEvent&) { return false; });
+  }
+  const v1::BenchmarkJob& job = events.back().job();
+  ASSERT_EQ(job.state(), v1::BenchmarkJob::DONE);
+  EXPECT_THAT(job.verdict(), ::testing::AnyOf("INCONCLUSIVE", "EQUIVALENT")) << job.detail();
+
+  const auto report = nlohmann::json::parse(Report(name).at("report.json"));
+  double most = 0;
+  for (const auto& round : report.at("rounds")) {
+    const auto& cores = round.at("foreign_cpu_cores");
+    if (round.at("round") > 3 && cores.is_number()) most = std::max(most, cores.get<double>());
+  }
+  EXPECT_GT(most, 0.25);
+  EXPECT_THAT(report.at("notes").dump(), ::testing::HasSubstr("Other processes kept up to"));
+}
+
+TEST_F(JobProcessTest, AServerGivesBackTheClockThatAKilledOneLeftLocked) {
+  std::filesystem::create_directory(folder_.path() + "/data");
+  const std::string record = folder_.path() + "/data/clock_lock.GPU-00000000-0000-0000-0000-000000000000";
+  const std::string told = folder_.path() + "/told";
+  std::ofstream(record) << "SM clock locked";
+  auto server =
+      ServerProcess::Start({.program = kProgram,
+                            .folder = folder_.path(),
+                            .environment = {{"KEVAL_NVML_LIBRARY", KEVAL_FAKE_NVML}, {"KEVAL_FAKE_NVML_STATE", told}}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::string line;
+  std::ifstream file(told);
+  std::getline(file, line);
+  EXPECT_EQ(line, "unlock GPU-00000000-0000-0000-0000-000000000000 0");
+  EXPECT_FALSE(std::filesystem::exists(record));
 }
 
 TEST_F(JobProcessTest, ADrainEndsWatchesAndLeavesTheJobToBeResumed) {

@@ -1,9 +1,13 @@
-// A stand-in for libnvidia-ml.so.1 with two devices, for tests without a GPU. The second one is hot and busy; it shares
-// the node with process 4242.
+// A stand-in for libnvidia-ml.so.1 with three devices, for tests without a GPU. The second one is hot and busy; it
+// shares the node with process 4242. The third is split. Locks are written down as lines of the file
+// $KEVAL_FAKE_NVML_STATE, so that they outlive the process as a real device's do; with $KEVAL_FAKE_NVML_DENY nobody may
+// lock.
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 namespace {
 
@@ -15,10 +19,12 @@ struct Device {
   unsigned temperature;
   std::uint64_t throttle_reasons;
   bool busy;
+  bool split;
 };
 Device devices[] = {
-    {"GPU-00000000-0000-0000-0000-000000000000", "Fake first", 1980, 120000, 41, 0x1, false},
-    {"GPU-12345678-1234-1234-1234-123456789abc", "Fake\x1bsecond", 1410, 699500, 87, 0x24, true},
+    {"GPU-00000000-0000-0000-0000-000000000000", "Fake first", 1980, 120000, 41, 0x1, false, false},
+    {"GPU-12345678-1234-1234-1234-123456789abc", "Fake\x1bsecond", 1410, 699500, 87, 0x24, true, false},
+    {"GPU-99999999-9999-9999-9999-999999999999", "Fake third", 1980, 120000, 41, 0x1, false, true},
 };
 struct Process {
   unsigned pid;
@@ -31,6 +37,15 @@ constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;
 constexpr int kInsufficientSize = 7;
 
+constexpr int kNoPermission = 4;
+int Note(const char* what, const Device& device, unsigned mhz) {
+  if (std::getenv("KEVAL_FAKE_NVML_DENY") != nullptr) return kNoPermission;
+  if (const char* const path = std::getenv("KEVAL_FAKE_NVML_STATE"); path != nullptr) {
+    std::ofstream(path, std::ios::app) << what << ' ' << device.uuid << ' ' << mhz << '\n';
+  }
+  return kSuccess;
+}
+
 int Copy(const char* from, char* to, unsigned size) {
   std::strncpy(to, from, size);
   return kSuccess;
@@ -41,7 +56,9 @@ int Copy(const char* from, char* to, unsigned size) {
 extern "C" {
 int nvmlInit_v2() { return kSuccess; }
 int nvmlShutdown() { return kSuccess; }
-const char* nvmlErrorString(int code) { return code == kNotFound ? "Not Found" : "some error"; }
+const char* nvmlErrorString(int code) {
+  return code == kNotFound ? "Not Found" : code == kNoPermission ? "Insufficient Permissions" : "some error";
+}
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   for (Device& candidate : devices) {
     if (std::strcmp(candidate.uuid, uuid) == 0) {
@@ -62,6 +79,14 @@ int nvmlDeviceGetClockInfo(void* device, unsigned type, unsigned* mhz) {
   *mhz = static_cast<Device*>(device)->sm_clock;
   return kSuccess;
 }
+int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
+  *current = *pending = static_cast<Device*>(device)->split ? 1 : 0;
+  return kSuccess;
+}
+int nvmlDeviceSetGpuLockedClocks(void* device, unsigned least, unsigned most) {
+  return least == most ? Note("lock", *static_cast<Device*>(device), most) : kNotSupported;
+}
+int nvmlDeviceResetGpuLockedClocks(void* device) { return Note("unlock", *static_cast<Device*>(device), 0); }
 int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
   *milliwatts = static_cast<Device*>(device)->milliwatts;
   return kSuccess;

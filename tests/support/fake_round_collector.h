@@ -145,7 +145,9 @@ class FakeRoundCollector : public server::RoundCollector {
     std::mt19937_64 random(arms.seed * 1000003 + static_cast<std::uint64_t>(round));
     std::normal_distribution<double> noise(0, work_->noise);
     int quads = 0;
+    int turn = 0;
     for (const auto& run : series) {
+      if (arms.on_turn) arms.on_turn(run.series, turn++, static_cast<int>(series.size()));
       const bool control = run.role == verdict::Role::kControl;
       const auto own = work_->gain_of.find(run.series);
       const double gain = own != work_->gain_of.end() ? own->second : control ? 0 : work_->gain;

@@ -20,6 +20,7 @@ inline server::SpecContext TestContext() {
   auto* gpu = &context.devices.emplace_back();
   gpu->set_name("cuda:0");
   gpu->set_model("Test GPU");
+  gpu->set_uuid("GPU-00000000-0000-0000-0000-000000000000");  // As fake_nvml.cc has it.
   gpu->set_compute_capability("9.0");
   gpu->set_memory_bytes(std::int64_t{64} << 30);
   gpu->set_runs_benchmarks(true);

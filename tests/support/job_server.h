@@ -21,17 +21,18 @@
 
 namespace keval::testing {
 
-// One "process": a store, a runner and a handler on `data_dir`. Its end is a drain.
+// One "process": a store, a runner and a handler on `data_dir`, serving the first of `context`'s devices. Its end is a
+// drain.
 class JobServer {
  public:
-  JobServer(const std::string& data_dir, std::shared_ptr<FakeWork> work) {
+  JobServer(const std::string& data_dir, std::shared_ptr<FakeWork> work,
+            const server::SpecContext& context = TestContext(), server::ClockPolicy clocks = {}) {
     auto opened = server::JobStore::Open(data_dir);
     EXPECT_TRUE(opened.ok()) << opened.status();
     store_ = *std::move(opened);
-    const server::SpecContext context = TestContext();
     runner_ = std::make_unique<server::JobRunner>(
         store_.get(), [work](const v1::DeviceInfo&) { return std::make_unique<FakeRoundCollector>(work); },
-        std::vector<server::BenchmarkDevice>{{context.devices[0], &lease_}}, v1::BuildInfo());
+        std::vector<server::BenchmarkDevice>{{context.devices[0], &lease_}}, v1::BuildInfo(), std::move(clocks));
     handler_ = std::make_unique<server::BenchmarkHandler>(store_.get(), runner_.get(), context);
   }
 

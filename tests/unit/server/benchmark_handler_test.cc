@@ -282,6 +282,68 @@ TEST_F(BenchmarkHandlerTest, ALookThatDecidesNothingSaysWhenTheNextOneIs) {
   EXPECT_EQ(looks[1].next_look(), 0);
 }
 
+TEST_F(BenchmarkHandlerTest, EveryRoundTellsTheIntervalsSoFarAndTheNextLook) {
+  work_->noise = 0.2;
+  JobServer server(dir_.path(), work_);
+  const std::string name = server.Create(TestSpec()).name();
+  server.Start();
+  server.WaitForEnd(name);
+  absl::Status status;
+  std::vector<v1::RoundDone> rounds;
+  v1::Look first_look;
+  for (const auto& event : Watch(&server, name, 0, &status)) {
+    if (event.has_round_done()) rounds.push_back(event.round_done());
+    if (event.has_look() && first_look.rounds() == 0) first_look = event.look();
+  }
+  ASSERT_EQ(rounds.size(), 10U);
+  EXPECT_EQ(rounds[0].running_size(), 0);  // One round has no spread.
+  EXPECT_EQ(rounds[0].next_look(), 6);
+  EXPECT_EQ(rounds[6].next_look(), 10);
+  ASSERT_EQ(rounds[1].running_size(), 3);
+  EXPECT_EQ(rounds[1].running(0).valued_rounds(), 2);
+  EXPECT_LT(rounds[1].running(0).sup_lo(), rounds[1].running(0).mean());
+  // At a look they are the look's own.
+  ASSERT_EQ(rounds[5].running_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(rounds[5].running(i).SerializeAsString(), first_look.series(i).SerializeAsString());
+  }
+}
+
+TEST_F(BenchmarkHandlerTest, TellsWhatItDoesAtTheMomentToThoseWhoAsk) {
+  JobServer server(dir_.path(), work_);
+  std::atomic<bool> watched{false};
+  work_->on_round = [&](int round, int) -> std::optional<WorkFailure> {
+    while (round == 2 && !watched) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::nullopt;
+  };
+  v1::WatchJobRequest request;
+  request.set_name(server.Create(TestSpec()).name());
+  request.set_progress(true);
+  server.Start();
+  std::vector<v1::JobProgress> told;
+  std::int64_t last = 0;
+  const absl::Status status = server.handler().Watch(
+      "ann", request,
+      [&](const v1::JobEvent& event) {
+        if (event.has_progress()) {
+          EXPECT_EQ(event.sequence(), 0);
+          told.push_back(event.progress());
+          watched = watched || event.progress().round() == 3;
+        } else {
+          EXPECT_EQ(event.sequence(), ++last);
+        }
+        return true;
+      },
+      Always);
+  EXPECT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(watched);
+  for (const v1::JobProgress& progress : told) {
+    EXPECT_FALSE(progress.phase().empty());
+    EXPECT_EQ(progress.phase() == "round", progress.round() > 0);
+    EXPECT_EQ(progress.series().empty(), progress.series_count() == 0);
+  }
+}
+
 TEST_F(BenchmarkHandlerTest, ADrainEndsWatchesAndAResumedOneHasNoGap) {
   std::string name;
   std::vector<v1::JobEvent> first;

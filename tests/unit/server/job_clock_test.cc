@@ -1,0 +1,130 @@
+// Which clock a job's device runs at: nobody's business unless the operator asked for a lock, and given back
+// afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/fake_round_collector.h"
+#include "tests/support/job_fixtures.h"
+#include "tests/support/job_server.h"
+#include "tests/support/temp_dir.h"
+
+namespace keval::server {
+namespace {
+
+using keval::testing::FakeWork;
+using keval::testing::JobServer;
+using keval::testing::TempDir;
+using ::testing::HasSubstr;
+
+constexpr char kIdle[] = "GPU-00000000-0000-0000-0000-000000000000";
+constexpr char kShared[] = "GPU-12345678-1234-1234-1234-123456789abc";
+
+class JobClockTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("KEVAL_NVML_LIBRARY", KEVAL_FAKE_NVML, 1);
+    setenv("KEVAL_FAKE_NVML_STATE", state_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("KEVAL_NVML_LIBRARY");
+    unsetenv("KEVAL_FAKE_NVML_STATE");
+  }
+
+  // A server of the GPU with that UUID.
+  std::unique_ptr<JobServer> Serve(const char* uuid, int lock_mhz) {
+    SpecContext context = keval::testing::TestContext();
+    context.devices = {context.devices[1]};
+    context.devices[0].set_uuid(uuid);
+    return std::make_unique<JobServer>(dir_.path(), work_, context, ClockPolicy{lock_mhz, dir_.path()});
+  }
+  static v1::BenchmarkSpec GpuSpec() {
+    auto spec = keval::testing::TestSpec();
+    spec.mutable_target()->set_device("cuda:0");
+    return spec;
+  }
+  std::string Told() const {
+    std::ifstream file(state_);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  static std::string Clock(JobServer* server, const std::string& name) {
+    return nlohmann::json::parse(server->Report(name).at("report.json")).at("environment").at("gpu_clock_lock");
+  }
+
+  const TempDir dir_;
+  const std::string state_ = dir_.path() + "/fake_nvml_state";
+  const std::shared_ptr<FakeWork> work_ = std::make_shared<FakeWork>();
+  const std::string locked_ = std::string("lock ") + kIdle + " 1200\n";
+  const std::string unlocked_ = std::string("unlock ") + kIdle + " 0\n";
+};
+
+TEST_F(JobClockTest, IsLockedWhileAJobRunsAndGivenBackAtItsEnd) {
+  std::string during;
+  work_->on_round = [&](int, int) -> std::optional<WorkFailure> {
+    during = Told();
+    return std::nullopt;
+  };
+  const auto server = Serve(kIdle, 1200);
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  server->WaitForEnd(name);
+  server->runner().Drain();  // The runner is through with the job only some time after its end is in the store.
+  EXPECT_EQ(during, locked_);
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+  EXPECT_EQ(Clock(server.get(), name), "locked to 1200 MHz while the job ran");
+}
+
+TEST_F(JobClockTest, IsGivenBackWhenAJobIsCancelled) {
+  std::atomic<bool> reached{false};
+  work_->on_round = [&](int, int) -> std::optional<WorkFailure> {
+    reached = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return std::nullopt;
+  };
+  const auto server = Serve(kIdle, 1200);
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  while (!reached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  v1::CancelJobRequest request;
+  request.set_name(name);
+  ASSERT_TRUE(server->handler().Cancel("ann", request).ok());
+  server->runner().Drain();
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+}
+
+TEST_F(JobClockTest, StaysAloneUnlessAskedFor) {
+  const auto server = Serve(kIdle, 0);
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  server->WaitForEnd(name);
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(Clock(server.get(), name), "not locked: not asked for");
+}
+
+TEST_F(JobClockTest, OfASharedDeviceStaysAloneAndTheJobRuns) {
+  const auto server = Serve(kShared, 1200);
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  EXPECT_EQ(server->WaitForEnd(name).verdict(), "EQUIVALENT");
+  EXPECT_EQ(Told(), "");
+  EXPECT_THAT(Clock(server.get(), name), HasSubstr("left as it is: the device is shared"));
+}
+
+TEST_F(JobClockTest, LeftByAKilledServerIsGivenBackAtTheNextStart) {
+  std::ofstream(dir_.path() + "/clock_lock." + kIdle) << "SM clock locked";
+  Serve(kIdle, 0)->Start();
+  EXPECT_EQ(Told(), unlocked_);
+}
+
+}  // namespace
+}  // namespace keval::server
