@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -76,7 +77,7 @@ class ForeignLoad {
       const pid_t pid = fork();
       if (pid == 0) {
         alarm(300);
-        for (volatile int n = 0;; n = n + 1) {
+        for (std::atomic<unsigned> n{0};; ++n) {
         }
       }
       burners_.push_back(pid);

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -17,7 +18,7 @@ TEST(HostLoadTest, AnotherProcessIsForeignUnlessItIsAWorker) {
   const pid_t burner = fork();
   if (burner == 0) {
     alarm(60);
-    for (volatile int i = 0;; i = i + 1) {
+    for (std::atomic<unsigned> n{0};; ++n) {
     }
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
