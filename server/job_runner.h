@@ -48,8 +48,7 @@ class JobRunner {
   JobRunner& operator=(const JobRunner&) = delete;
 
   // Gives back clocks that a killed process left locked, then starts the threads; jobs that were running are taken up
-  // again. Call once. UNAVAILABLE: the store can't be read, or
-  // no thread can be started.
+  // again. Call once. UNAVAILABLE: the store can't be read, or no thread can be started.
   absl::Status Start();
 
   // A running job stops within a block; its cancellation is in the store already.

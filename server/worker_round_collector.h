@@ -39,6 +39,7 @@ class WorkerRoundCollector : public RoundCollector {
                                                                             const Check& check) override;
 
  private:
+  // Fills in the arms' bytes; what fails in a worker is their note. The status is the `check`'s alone.
   absl::Status CountDram(const JobArms& arms, const std::vector<SeriesRun>& series, DeviceLease* lease,
                          const Check& check, ProfileData* data) const;
 
