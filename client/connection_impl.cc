@@ -172,6 +172,26 @@ absl::StatusOr<Tensor> ConnectionImpl::GetTensor(const std::string& handle, cons
   });
 }
 
+absl::StatusOr<v1::TensorInfo> ConnectionImpl::GetTensorInto(const std::string& handle,
+                                                             absl::Span<std::byte> destination,
+                                                             const CallOptions& options) {
+  v1::GetTensorRequest request;
+  request.set_handle(handle);
+  return Call(options, Kind::kLong, Repeatable::kYes, [&](const Attempt& attempt) -> absl::StatusOr<v1::TensorInfo> {
+    v1::TensorInfo info;
+    const auto status = stub_->Get(attempt, request, [&](const v1::TensorInfo& header) -> absl::StatusOr<MutableBytes> {
+      if (header.size_bytes() != static_cast<std::int64_t>(destination.size())) {
+        return InvalidField("destination", absl::StrCat(destination.size(), " bytes"),
+                            absl::StrCat("of the tensor's ", header.size_bytes(), " bytes"));
+      }
+      info = header;
+      return destination;
+    });
+    if (!status.ok()) return status;
+    return info;
+  });
+}
+
 absl::StatusOr<v1::TensorInfo> ConnectionImpl::StatTensor(const std::string& handle, const CallOptions& options) {
   v1::StatTensorRequest request;
   request.set_handle(handle);
@@ -301,7 +321,8 @@ absl::StatusOr<std::vector<ReportFile>> ConnectionImpl::GetReport(const std::str
 absl::StatusOr<std::shared_ptr<Connection>> MakeConnection(ConnectionOptions options) {
   auto address = ParseAddress(options.server);
   if (!address.ok()) return address.status();
-  auto stub = std::make_unique<GrpcStub>(*std::move(address), options.bulk_probe_timeout, options.notice);
+  auto stub = std::make_unique<GrpcStub>(*std::move(address), options.bulk_probe_timeout, options.notice,
+                                         options.bulk_connections);
   return std::make_shared<ConnectionImpl>(std::move(options), std::move(stub));
 }
 

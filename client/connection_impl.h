@@ -28,6 +28,8 @@ class ConnectionImpl : public Connection {
   absl::StatusOr<v1::TensorInfo> PutTensor(const TensorView& tensor, absl::Duration lease,
                                            const CallOptions& options) override;
   absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options) override;
+  absl::StatusOr<v1::TensorInfo> GetTensorInto(const std::string& handle, absl::Span<std::byte> destination,
+                                               const CallOptions& options) override;
   absl::StatusOr<v1::TensorInfo> StatTensor(const std::string& handle, const CallOptions& options) override;
   absl::StatusOr<std::vector<v1::TensorInfo>> ListTensors(const CallOptions& options) override;
   absl::StatusOr<v1::TensorInfo> TouchTensor(const std::string& handle, absl::Duration lease,

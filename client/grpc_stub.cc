@@ -1,22 +1,35 @@
 #include "client/grpc_stub.h"
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "client/attempt_context.h"
 #include "client/grpc_status.h"
 #include "client/tensor_streams.h"
+#include "wire/frame.h"
 
 namespace keval {
+namespace {
+// From here on two connections are faster than one.
+constexpr std::size_t kInPartsBytes = std::size_t{8} << 20;
+// What is on its way into a socket is out of it sooner, unless its peer has stopped reading.
+constexpr std::chrono::milliseconds kSlowReturn{500};
+}  // namespace
 
-GrpcStub::GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice)
+GrpcStub::GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice,
+                   int bulk_connections)
     : address_(std::move(address)),
       proxy_variable_(ProxyVariable(address_)),
       bulk_probe_timeout_(bulk_probe_timeout),
       notice_(std::move(notice)),
+      bulk_connections_(bulk_connections),
       control_(MakeChannel(address_, Traffic::kControl)),
       server_info_(v1::ServerInfoService::NewStub(control_)),
       linear_logp_(v1::LinearLogpService::NewStub(control_)),
@@ -77,26 +90,97 @@ absl::StatusOr<v1::StreamGradientDone> GrpcStub::StreamGradient(const Attempt& a
                                                                 const v1::GradientRequest& header,
                                                                 const std::vector<ConstBytes>& payload,
                                                                 const Allocate& allocate) {
-  const auto service = v1::LinearLogpService::NewStub(BulkChannel(attempt));
-  AttemptContext context(attempt);
-  auto done = RunStreamGradient(*service, context, header, payload, allocate);
+  auto bulk = GetBulk(attempt);
+  v1::GradientRequest request = header;
+  if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) request.set_digest(v1::PAYLOAD_DIGEST_XXH3);
+  wire::MemoryLoan loan;
+  absl::StatusOr<v1::StreamGradientDone> done;
+  {
+    AttemptContext context(attempt);
+    done = RunStreamGradient(bulk->channels.front().get(), context, request, payload, loan.owner(), allocate);
+  }
+  TakeBack(&loan, &bulk);
   if (!done.ok()) return Explain(done.status());
   return done;
 }
 
 absl::StatusOr<v1::TensorInfo> GrpcStub::Put(const Attempt& attempt, const v1::PutHeader& header, ConstBytes payload) {
-  const auto service = v1::TensorService::NewStub(BulkChannel(attempt));
-  AttemptContext context(attempt);
-  auto info = RunPut(*service, context, header, payload);
+  auto bulk = GetBulk(attempt);
+  v1::PutHeader request = header;
+  if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) request.set_digest(v1::PAYLOAD_DIGEST_XXH3);
+  // A SHA-256 of parts is none of the whole, and slower than one connection anyway.
+  const bool in_parts = bulk->xxh3 && bulk->channels.size() > 1 && payload.size() >= kInPartsBytes &&
+                        request.digest() != v1::PAYLOAD_DIGEST_SHA256;
+  wire::MemoryLoan loan;
+  absl::StatusOr<v1::TensorInfo> info;
+  if (in_parts) {
+    info = PutInParts(attempt, *bulk, request, payload, loan.owner());
+  } else {
+    AttemptContext context(attempt);
+    info = RunPut(bulk->channels.front().get(), context, request, payload, loan.owner());
+  }
+  TakeBack(&loan, &bulk);
   if (!info.ok()) return Explain(info.status());
   return info;
 }
 
+absl::StatusOr<v1::TensorInfo> GrpcStub::PutInParts(const Attempt& attempt, const Bulk& bulk,
+                                                    const v1::PutHeader& header, ConstBytes payload,
+                                                    const std::shared_ptr<const void>& lent) {
+  v1::PutHeader first = header;
+  first.mutable_part()->set_upload_id(absl::HexStringToBytes(RandomHex128()));
+  // In whole frames, so that no part ends with a small one.
+  const std::size_t half = payload.size() / 2 / wire::kSentFrameBytes * wire::kSentFrameBytes;
+  first.mutable_part()->set_size(static_cast<std::int64_t>(half));
+  v1::PutHeader second = first;
+  second.mutable_part()->set_begin(static_cast<std::int64_t>(half));
+  second.mutable_part()->set_size(static_cast<std::int64_t>(payload.size() - half));
+
+  AttemptContext contexts[2] = {AttemptContext(attempt), AttemptContext(attempt)};
+  absl::StatusOr<v1::TensorInfo> infos[2];
+  // A part that fails ends the other.
+  const auto run = [&](int part, const v1::PutHeader& part_header, ConstBytes bytes) {
+    infos[part] = RunPut(bulk.channels[static_cast<std::size_t>(part)].get(), contexts[part], part_header, bytes, lent);
+    if (!infos[part].ok()) contexts[1 - part].get()->TryCancel();
+  };
+  std::thread other([&] { run(1, second, payload.subspan(half)); });
+  run(0, first, payload.subspan(0, half));
+  other.join();
+  // Of two failures the one that isn't the other's echo.
+  const auto is_echo = [](const absl::Status& status) { return absl::IsAborted(status) || absl::IsCancelled(status); };
+  for (const auto& info : infos) {
+    if (!info.ok() && !is_echo(info.status())) return info.status();
+  }
+  for (const auto& info : infos) {
+    if (!info.ok()) return info.status();
+  }
+  for (const auto& info : infos) {
+    if (!info->handle().empty()) return info;
+  }
+  return absl::DataLossError("the server has every part and names no tensor");
+}
+
+void GrpcStub::TakeBack(wire::MemoryLoan* loan, std::shared_ptr<const Bulk>* bulk) {
+  if (loan->AwaitReturn(kSlowReturn)) return;
+  {
+    const MutexLock lock(&mutex_);
+    if (bulk_ == *bulk) bulk_ = nullptr;
+  }
+  // The last reference closes the connections, and with them goes what they hold. Where another call still uses them,
+  // or it is the control channel, keepalive ends them.
+  bulk->reset();
+  while (!loan->AwaitReturn(std::chrono::seconds(1))) continue;
+}
+
 absl::Status GrpcStub::Get(const Attempt& attempt, const v1::GetTensorRequest& request,
                            const AllocateTensor& allocate) {
-  const auto service = v1::TensorService::NewStub(BulkChannel(attempt));
+  const auto bulk = GetBulk(attempt);
+  v1::GetTensorRequest with_digest = request;
+  if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) {
+    with_digest.set_digest(v1::PAYLOAD_DIGEST_XXH3);
+  }
   AttemptContext context(attempt);
-  return Explain(RunGet(*service, context, request, allocate));
+  return Explain(RunGet(bulk->channels.front().get(), context, with_digest, allocate));
 }
 
 absl::StatusOr<v1::TensorInfo> GrpcStub::Stat(const Attempt& attempt, const v1::StatTensorRequest& request) {
@@ -143,45 +227,56 @@ absl::Status GrpcStub::GetReport(const Attempt& attempt, const v1::GetReportRequ
   return ReadAll(attempt, *benchmarks_, &v1::BenchmarkService::Stub::GetReport, request, piece);
 }
 
-std::shared_ptr<grpc::Channel> GrpcStub::BulkChannel(const Attempt& attempt) {
+std::shared_ptr<const GrpcStub::Bulk> GrpcStub::GetBulk(const Attempt& attempt) {
   {
     const MutexLock lock(&mutex_);
     if (bulk_ != nullptr) return bulk_;
   }
   // Not under the lock: these wait for the network. Two first calls at once may both probe; the first result stays.
+  auto bulk = std::make_shared<Bulk>();
   const auto info = GetServerInfo(attempt);
-  if (!info.ok()) return control_;  // The call itself will meet the same error, and report it.
+  if (!info.ok()) {
+    bulk->channels = {control_};  // The call itself will meet the same error, and report it.
+    return bulk;
+  }
   std::string notice;
-  auto channel = ProbeBulk(*info, &notice);
+  bulk->channels = ProbeBulk(*info, &notice);
+  const auto& digests = info->payload_digests();
+  bulk->xxh3 = std::find(digests.begin(), digests.end(), v1::PAYLOAD_DIGEST_XXH3) != digests.end();
   const MutexLock lock(&mutex_);
   if (bulk_ == nullptr) {
-    bulk_ = std::move(channel);
+    bulk_ = std::move(bulk);
     if (!notice.empty() && notice_) notice_(notice);
   }
   return bulk_;
 }
 
-std::shared_ptr<grpc::Channel> GrpcStub::ProbeBulk(const v1::ServerInfo& info, std::string* notice) const {
+std::vector<std::shared_ptr<grpc::Channel>> GrpcStub::ProbeBulk(const v1::ServerInfo& info, std::string* notice) const {
   Address bulk = address_;
   if (!info.advertise_bulk().empty()) {
     const auto advertised = ParseAddress(info.advertise_bulk());
     if (!advertised.ok()) {
       *notice = absl::StrCat("the server's bulk address ", PrintableText(info.advertise_bulk(), 256),
                              " can't be read: tensors go over the control connection");
-      return control_;
+      return {control_};
     }
     bulk = *advertised;
   } else if (info.bulk_port() > 0 && address_.unix_path.empty()) {
     bulk.port = info.bulk_port();
   } else {
-    return control_;
+    return {control_};
   }
   auto channel = MakeChannel(bulk, Traffic::kBulk);
   const auto limit = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(bulk_probe_timeout_);
-  if (channel->WaitForConnected(limit)) return channel;
+  if (channel->WaitForConnected(limit)) {
+    std::vector<std::shared_ptr<grpc::Channel>> channels = {std::move(channel)};
+    // The second connects when it is first used.
+    if (bulk_connections_ > 1) channels.push_back(MakeChannel(bulk, Traffic::kBulk));
+    return channels;
+  }
   *notice = absl::StrCat("the server's bulk address ", bulk.Target(),
                          " doesn't answer: tensors go over the control connection");
-  return control_;
+  return {control_};
 }
 
 }  // namespace keval

@@ -1,10 +1,11 @@
-// Stub over gRPC: two channels, one for small calls and one for tensors.
+// Stub over gRPC: a channel for small calls, and two for tensors.
 #ifndef KEVAL_CLIENT_GRPC_STUB_H_
 #define KEVAL_CLIENT_GRPC_STUB_H_
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/mutex.h"
@@ -14,15 +15,19 @@
 #include "keval/v1/linear_logp.grpc.pb.h"
 #include "keval/v1/server_info.grpc.pb.h"
 #include "keval/v1/tensor.grpc.pb.h"
+#include "wire/memory_loan.h"
 
 namespace keval {
 
-// Thread-safe. The bulk channel is opened at the first call that carries a stream of tensor bytes: the server is asked
-// for its bulk address, which gets `bulk_probe_timeout` to answer; otherwise such calls stay on the control channel,
-// and `notice` is told once.
+// Thread-safe. The bulk channels are opened at the first call that carries a stream of tensor bytes: the server is
+// asked for its bulk address, which gets `bulk_probe_timeout` to answer; otherwise such calls stay on the control
+// channel, and `notice` is told once. Payloads are sent from the caller's memory, and are verified by XXH3 where the
+// server knows it (else by SHA-256) unless the request names another digest; a large Put goes over two channels at
+// once.
 class GrpcStub : public Stub {
  public:
-  GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice);
+  GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice,
+           int bulk_connections = 2);
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo(const Attempt& attempt) override;
   absl::StatusOr<v1::ForwardResponse> Forward(const Attempt& attempt, const v1::ForwardRequest& request) override;
@@ -52,10 +57,21 @@ class GrpcStub : public Stub {
                          const std::function<void(const v1::GetReportResponse&)>& piece) override;
 
  private:
-  // The channel for tensor bytes; opens it at the first call.
-  std::shared_ptr<grpc::Channel> BulkChannel(const Attempt& attempt);
-  // The bulk address, or why there is none in `notice` (empty: nothing worth saying).
-  std::shared_ptr<grpc::Channel> ProbeBulk(const v1::ServerInfo& info, std::string* notice) const;
+  // How tensor bytes travel.
+  struct Bulk {
+    std::vector<std::shared_ptr<grpc::Channel>> channels;  // At least one.
+    bool xxh3 = false;                                     // The server knows XXH3, and with it uploads in parts.
+  };
+
+  // Opens it at the first call.
+  std::shared_ptr<const Bulk> GetBulk(const Attempt& attempt);
+  // The channels to the bulk address, or why there are none in `notice` (empty: nothing worth saying).
+  std::vector<std::shared_ptr<grpc::Channel>> ProbeBulk(const v1::ServerInfo& info, std::string* notice) const;
+  // Waits until gRPC reads the caller's memory no more. Where the connection keeps it, since its peer has stopped
+  // reading, the bulk channels are given up: the next call opens new ones.
+  void TakeBack(wire::MemoryLoan* loan, std::shared_ptr<const Bulk>* bulk);
+  absl::StatusOr<v1::TensorInfo> PutInParts(const Attempt& attempt, const Bulk& bulk, const v1::PutHeader& header,
+                                            ConstBytes payload, const std::shared_ptr<const void>& lent);
   // UNAVAILABLE and DEADLINE_EXCEEDED behind a proxy say so, naming the variable that named it.
   absl::Status Explain(absl::Status status) const;
 
@@ -70,6 +86,7 @@ class GrpcStub : public Stub {
   const std::string proxy_variable_;
   const absl::Duration bulk_probe_timeout_;
   const std::function<void(const std::string&)> notice_;
+  const int bulk_connections_;
   const std::shared_ptr<grpc::Channel> control_;
   const std::unique_ptr<v1::ServerInfoService::Stub> server_info_;
   const std::unique_ptr<v1::LinearLogpService::Stub> linear_logp_;
@@ -77,7 +94,7 @@ class GrpcStub : public Stub {
   const std::unique_ptr<v1::BenchmarkService::Stub> benchmarks_;
 
   Mutex mutex_;
-  std::shared_ptr<grpc::Channel> bulk_ ABSL_GUARDED_BY(mutex_);  // Null until opened; control_ where there is no other.
+  std::shared_ptr<const Bulk> bulk_ ABSL_GUARDED_BY(mutex_);  // Null until opened; control_ where there is no other.
 };
 
 }  // namespace keval

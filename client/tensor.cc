@@ -3,12 +3,12 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "base/large_memory.h"
 #include "base/shape.h"
 
 namespace keval {
@@ -47,6 +47,8 @@ std::byte* CopyStrided(const TensorView& view, std::size_t dim, const std::byte*
 
 }  // namespace
 
+void Tensor::Free::operator()(std::byte* data) const { FreeMemory()(data); }
+
 absl::StatusOr<Tensor> Tensor::Allocate(absl::string_view name, DType dtype, std::vector<std::int64_t> shape) {
   const auto bytes = NumBytes(name, {dtype, shape});
   if (!bytes.ok()) return bytes.status();
@@ -54,8 +56,7 @@ absl::StatusOr<Tensor> Tensor::Allocate(absl::string_view name, DType dtype, std
   tensor.dtype_ = dtype;
   tensor.shape_ = std::move(shape);
   tensor.size_ = static_cast<std::size_t>(*bytes);
-  // Not make_unique, which would write every byte once before the caller does.
-  tensor.data_.reset(new (std::nothrow) std::byte[tensor.size_]);
+  tensor.data_.reset(AllocateLarge(tensor.size_).release());
   if (tensor.data_ == nullptr) {
     return WithField(absl::ResourceExhaustedError(absl::StrCat(name, ": no memory for ", *bytes, " bytes")),
                      {std::string(name), absl::StrCat(*bytes, " bytes"), ""});

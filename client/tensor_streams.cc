@@ -1,6 +1,9 @@
 #include "client/tensor_streams.h"
 
+#include <grpcpp/support/sync_stream.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -8,80 +11,97 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/sha256.h"
 #include "client/grpc_status.h"
+#include "wire/message.h"
+#include "wire/payload_digest.h"
 
 namespace keval {
 namespace {
 
-constexpr std::size_t kFrameBytes = std::size_t{1} << 20;
+constexpr char kStreamGradient[] = "/keval.v1.LinearLogpService/StreamGradient";
+constexpr char kPut[] = "/keval.v1.TensorService/Put";
+constexpr char kGet[] = "/keval.v1.TensorService/Get";
+
+template <typename Proto>
+using Sent = wire::SentMessage<Proto>;
+template <typename Proto>
+using Received = wire::ReceivedMessage<Proto>;
 
 // Writes `payload` as frames of `Request`, then the trailer with its digest, then half-closes. False where a write
 // failed: the server has ended the call, and its status says why.
 template <typename Request, typename Stream>
-bool WritePayload(Stream& stream, const std::vector<ConstBytes>& payload) {
-  Sha256 digest;
+bool WritePayload(Stream& stream, const std::vector<ConstBytes>& payload, v1::PayloadDigest kind,
+                  const std::shared_ptr<const void>& lent) {
+  wire::PayloadDigest digest(kind);
   std::uint64_t offset = 0;
-  Request frame;
   for (const ConstBytes& tensor : payload) {
-    for (std::size_t begin = 0; begin < tensor.size(); begin += kFrameBytes) {
-      const ConstBytes piece = tensor.subspan(begin, kFrameBytes);
+    for (std::size_t begin = 0; begin < tensor.size(); begin += wire::kSentFrameBytes) {
+      const ConstBytes piece = tensor.subspan(begin, wire::kSentFrameBytes);
       digest.Update(piece.data(), piece.size());
-      frame.set_offset(offset);
-      frame.set_data(piece.data(), piece.size());
-      if (!stream.Write(frame)) return false;
+      if (!stream.Write(Sent<Request>{nullptr, {offset, piece, lent}})) return false;
       offset += piece.size();
     }
   }
   Request last;
-  last.mutable_trailer()->set_sha256(digest.FinishBytes());
-  return stream.Write(last) && stream.WritesDone();
+  *last.mutable_trailer() = digest.Finish();
+  return stream.Write(Sent<Request>{&last, {}}) && stream.WritesDone();
 }
 
 // Puts the frames of an answer where they belong. Not thread-safe.
 class FrameSink {
  public:
-  explicit FrameSink(std::vector<MutableBytes> destinations) : destinations_(std::move(destinations)) {}
+  FrameSink(std::vector<MutableBytes> destinations, v1::PayloadDigest digest)
+      : destinations_(std::move(destinations)), digest_(digest) {}
 
-  absl::Status Take(std::uint64_t offset, const std::string& data) {
-    if (offset != taken_) return absl::DataLossError("the server's frames are out of order");
-    digest_.Update(data.data(), data.size());
-    taken_ += data.size();
-    std::size_t begin = 0;
-    while (begin < data.size()) {
-      while (current_ < destinations_.size() && filled_ == destinations_[current_].size()) {
-        ++current_;
-        filled_ = 0;
-      }
-      if (current_ == destinations_.size()) return absl::DataLossError("the server sent more bytes than it declared");
-      const MutableBytes to = destinations_[current_].subspan(filled_);
-      const std::size_t count = std::min(to.size(), data.size() - begin);
-      std::memcpy(to.data(), data.data() + begin, count);
-      begin += count;
-      filled_ += count;
+  absl::Status Take(const wire::FrameData& frame) {
+    if (frame.offset != taken_) return absl::DataLossError("the server's frames are out of order");
+    taken_ += frame.size;
+    for (const absl::string_view piece : frame.pieces) {
+      if (absl::Status status = TakePiece(piece); !status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
-  // `sha256` may be empty: not said.
-  absl::Status Finish(const std::string& sha256) {
+  // `sha256` and `xxh3` may be empty: not said, or not what this sink computes.
+  absl::Status Finish(const std::string& sha256, const std::string& xxh3) {
     std::uint64_t declared = 0;
     for (const MutableBytes& destination : destinations_) declared += destination.size();
     if (taken_ != declared) {
       return absl::DataLossError(absl::StrCat("the server sent ", taken_, " of ", declared, " bytes"));
     }
-    if (!sha256.empty() && sha256 != digest_.FinishBytes()) {
+    const v1::PayloadTrailer mine = digest_.Finish();
+    const auto differs = [](const std::string& own, const std::string& servers) {
+      return !own.empty() && !servers.empty() && own != servers;
+    };
+    if (differs(mine.sha256(), sha256) || differs(mine.xxh3(), xxh3)) {
       return absl::DataLossError("the digest of what arrived differs from the server's");
     }
     return absl::OkStatus();
   }
 
  private:
+  absl::Status TakePiece(absl::string_view piece) {
+    while (!piece.empty()) {
+      while (current_ < destinations_.size() && filled_ == destinations_[current_].size()) {
+        ++current_;
+        filled_ = 0;
+      }
+      if (current_ == destinations_.size()) return absl::DataLossError("the server sent more bytes than it declared");
+      const MutableBytes to = destinations_[current_].subspan(filled_);
+      const std::size_t count = std::min(to.size(), piece.size());
+      std::memcpy(to.data(), piece.data(), count);
+      digest_.Update(to.data(), count);
+      piece.remove_prefix(count);
+      filled_ += count;
+    }
+    return absl::OkStatus();
+  }
+
   std::vector<MutableBytes> destinations_;
   std::size_t current_ = 0;
   std::size_t filled_ = 0;  // Of the current destination.
   std::uint64_t taken_ = 0;
-  Sha256 digest_;
+  wire::PayloadDigest digest_;
 };
 
 // The server's status where the call failed; `mine` where the client gave up on an answer.
@@ -91,77 +111,99 @@ absl::Status EndOf(const absl::Status& mine, const grpc::Status& servers, Attemp
 
 }  // namespace
 
-absl::StatusOr<v1::StreamGradientDone> RunStreamGradient(v1::LinearLogpService::Stub& service, AttemptContext& context,
+absl::StatusOr<v1::StreamGradientDone> RunStreamGradient(grpc::Channel* channel, AttemptContext& context,
                                                          const v1::GradientRequest& header,
                                                          const std::vector<ConstBytes>& payload,
+                                                         const std::shared_ptr<const void>& lent,
                                                          const Stub::Allocate& allocate) {
-  const auto stream = service.StreamGradient(context.get());
+  using Request = v1::StreamGradientRequest;
+  using Response = v1::StreamGradientResponse;
+  const grpc::internal::RpcMethod method(kStreamGradient, grpc::internal::RpcMethod::BIDI_STREAMING);
+  const std::unique_ptr<grpc::ClientReaderWriter<Sent<Request>, Received<Response>>> stream(
+      grpc::internal::ClientReaderWriterFactory<Sent<Request>, Received<Response>>::Create(channel, method,
+                                                                                           context.get()));
   // Sends while this thread reads: a server that answers, or refuses, before it has everything must not find nobody
   // reading.
   std::thread sender([&] {
-    v1::StreamGradientRequest first;
+    Request first;
     *first.mutable_header() = header;
-    if (stream->Write(first)) WritePayload<v1::StreamGradientRequest>(*stream, payload);
+    if (stream->Write(Sent<Request>{&first, {}})) WritePayload<Request>(*stream, payload, header.digest(), lent);
   });
   absl::Status mine;
   std::optional<FrameSink> sink;
   std::optional<v1::StreamGradientDone> done;
-  v1::StreamGradientResponse response;
+  Received<Response> response;
   while (mine.ok() && stream->Read(&response)) {
-    if (response.has_header()) {
-      auto destinations = sink ? absl::DataLossError("the server sent two headers") : allocate(response.header());
+    if (!response.status.ok()) {
+      mine = absl::DataLossError("the server's answer can't be read");
+    } else if (response.fields.has_header()) {
+      auto destinations =
+          sink ? absl::DataLossError("the server sent two headers") : allocate(response.fields.header());
       mine = destinations.status();
-      if (mine.ok()) sink.emplace(*std::move(destinations));
+      if (mine.ok()) sink.emplace(*std::move(destinations), header.digest());
     } else if (!sink) {
       mine = absl::DataLossError("the server's answer has no header");
     }
-    if (mine.ok() && !response.data().empty()) mine = sink->Take(response.offset(), response.data());
-    if (mine.ok() && response.has_done()) done = response.done();
+    if (mine.ok() && response.data.size > 0) mine = sink->Take(response.data);
+    if (mine.ok() && response.fields.has_done()) done = response.fields.done();
   }
   if (!mine.ok()) context.get()->TryCancel();
   sender.join();
   const grpc::Status status = stream->Finish();
   if (auto end = EndOf(mine, status, context); !end.ok()) return end;
   if (!done) return absl::DataLossError("the server's answer has no end");
-  if (auto complete = sink->Finish(done->sha256()); !complete.ok()) return complete;
+  if (auto complete = sink->Finish(done->sha256(), done->xxh3()); !complete.ok()) return complete;
   return *std::move(done);
 }
 
-absl::StatusOr<v1::TensorInfo> RunPut(v1::TensorService::Stub& service, AttemptContext& context,
-                                      const v1::PutHeader& header, ConstBytes payload) {
+absl::StatusOr<v1::TensorInfo> RunPut(grpc::Channel* channel, AttemptContext& context, const v1::PutHeader& header,
+                                      ConstBytes payload, const std::shared_ptr<const void>& lent) {
+  using Request = v1::PutRequest;
   v1::TensorInfo info;
-  const auto stream = service.Put(context.get(), &info);
-  v1::PutRequest first;
+  const grpc::internal::RpcMethod method(kPut, grpc::internal::RpcMethod::CLIENT_STREAMING);
+  const std::unique_ptr<grpc::ClientWriter<Sent<Request>>> stream(
+      grpc::internal::ClientWriterFactory<Sent<Request>>::Create(channel, method, context.get(), &info));
+  Request first;
   *first.mutable_header() = header;
-  if (stream->Write(first)) WritePayload<v1::PutRequest>(*stream, {payload});
+  if (stream->Write(Sent<Request>{&first, {}})) WritePayload<Request>(*stream, {payload}, header.digest(), lent);
   const grpc::Status status = stream->Finish();
   if (!status.ok()) return FromGrpc(status, *context);
   return info;
 }
 
-absl::Status RunGet(v1::TensorService::Stub& service, AttemptContext& context, const v1::GetTensorRequest& request,
+absl::Status RunGet(grpc::Channel* channel, AttemptContext& context, const v1::GetTensorRequest& request,
                     const Stub::AllocateTensor& allocate) {
-  const auto stream = service.Get(context.get(), request);
+  using Response = v1::GetTensorResponse;
+  const grpc::internal::RpcMethod method(kGet, grpc::internal::RpcMethod::SERVER_STREAMING);
+  const std::unique_ptr<grpc::ClientReader<Received<Response>>> stream(
+      grpc::internal::ClientReaderFactory<Received<Response>>::Create(channel, method, context.get(), request));
   absl::Status mine;
   std::optional<FrameSink> sink;
   std::string sha256;
-  v1::GetTensorResponse response;
+  std::string xxh3;
+  Received<Response> response;
   while (mine.ok() && stream->Read(&response)) {
-    if (response.has_header()) {
-      auto destination = sink ? absl::DataLossError("the server sent two headers") : allocate(response.header());
+    if (!response.status.ok()) {
+      mine = absl::DataLossError("the server's answer can't be read");
+    } else if (response.fields.has_header()) {
+      const v1::TensorInfo& header = response.fields.header();
+      auto destination = sink ? absl::DataLossError("the server sent two headers") : allocate(header);
       mine = destination.status();
-      if (mine.ok()) sink.emplace(std::vector<MutableBytes>{*destination});
-      sha256 = response.header().sha256();
+      if (mine.ok()) sink.emplace(std::vector<MutableBytes>{*destination}, request.digest());
+      sha256 = header.sha256();
+      xxh3 = header.xxh3();
     } else if (!sink) {
       mine = absl::DataLossError("the server's answer has no header");
     }
-    if (mine.ok() && !response.data().empty()) mine = sink->Take(response.offset(), response.data());
+    if (mine.ok() && response.data.size > 0) mine = sink->Take(response.data);
+    if (response.fields.trailer().sha256().size() > 0) sha256 = response.fields.trailer().sha256();
+    if (response.fields.trailer().xxh3().size() > 0) xxh3 = response.fields.trailer().xxh3();
   }
   if (!mine.ok()) context.get()->TryCancel();
   const grpc::Status status = stream->Finish();
   if (auto end = EndOf(mine, status, context); !end.ok()) return end;
   if (!sink) return absl::DataLossError("the server's answer has no header");
-  return sink->Finish(sha256);
+  return sink->Finish(sha256, xxh3);
 }
 
 }  // namespace keval

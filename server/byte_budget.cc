@@ -12,28 +12,28 @@ constexpr std::int64_t kRetryDelayMs = 500;
 ByteBudget::Reservation& ByteBudget::Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
     Release();
-    budget_ = std::exchange(other.budget_, nullptr);
+    state_ = std::move(other.state_);
     bytes_ = std::exchange(other.bytes_, 0);
   }
   return *this;
 }
 
 void ByteBudget::Reservation::Release() {
-  ByteBudget* const budget = std::exchange(budget_, nullptr);
+  const std::shared_ptr<State> state = std::move(state_);
   const std::int64_t bytes = std::exchange(bytes_, 0);
-  if (budget == nullptr) return;
-  MutexLock lock(&budget->mutex_);
-  budget->used_ -= bytes;
+  if (state == nullptr) return;
+  MutexLock lock(&state->mutex);
+  state->used -= bytes;
 }
 
 absl::StatusOr<ByteBudget::Reservation> ByteBudget::Reserve(std::int64_t bytes) {
   std::int64_t free = 0;
   {
-    MutexLock lock(&mutex_);
-    free = limit_ - used_;
+    MutexLock lock(&state_->mutex);
+    free = limit_ - state_->used;
     if (bytes <= free) {
-      used_ += bytes;
-      return Reservation(this, bytes);
+      state_->used += bytes;
+      return Reservation(state_, bytes);
     }
   }
   absl::Status status =
@@ -43,8 +43,8 @@ absl::StatusOr<ByteBudget::Reservation> ByteBudget::Reserve(std::int64_t bytes) 
 }
 
 std::int64_t ByteBudget::used() const {
-  MutexLock lock(&mutex_);
-  return used_;
+  MutexLock lock(&state_->mutex);
+  return state_->used;
 }
 
 }  // namespace keval::server

@@ -3,6 +3,7 @@
 #define KEVAL_SERVER_BYTE_BUDGET_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,15 +12,21 @@
 
 namespace keval::server {
 
-// Thread-safe; must outlive its reservations.
+// Thread-safe. A reservation may outlive it: gRPC lets go of what was sent after the call, and even the server, has
+// ended.
 class ByteBudget {
+  struct State {
+    mutable Mutex mutex;
+    std::int64_t used ABSL_GUARDED_BY(mutex) = 0;
+  };
+
  public:
   // Gives its bytes back when it goes; movable.
   class Reservation {
    public:
     Reservation() = default;
     Reservation(Reservation&& other) noexcept
-        : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+        : state_(std::move(other.state_)), bytes_(std::exchange(other.bytes_, 0)) {}
     Reservation& operator=(Reservation&& other) noexcept;
     ~Reservation() { Release(); }
     void Release();
@@ -27,9 +34,9 @@ class ByteBudget {
 
    private:
     friend class ByteBudget;
-    Reservation(ByteBudget* budget, std::int64_t bytes) : budget_(budget), bytes_(bytes) {}
+    Reservation(std::shared_ptr<State> state, std::int64_t bytes) : state_(std::move(state)), bytes_(bytes) {}
 
-    ByteBudget* budget_ = nullptr;
+    std::shared_ptr<State> state_;  // Null: of nothing.
     std::int64_t bytes_ = 0;
   };
 
@@ -45,8 +52,7 @@ class ByteBudget {
  private:
   const std::string what_;
   const std::int64_t limit_;
-  mutable Mutex mutex_;
-  std::int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 }  // namespace keval::server

@@ -5,37 +5,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/byte_budget.h"
+#include "server/host_memory_pool.h"
 
 namespace keval::server {
 
-// 64-byte aligned, not initialised; pages that are never written cost nothing. Holds the reservation that its bytes
-// were admitted under, so that a budget counts a tensor for as long as anything still reads it. Not thread-safe while
-// written.
+// 64-byte aligned, with whatever contents; pages that are never written cost nothing. Holds the reservation that its
+// bytes were admitted under, so that a budget counts a tensor for as long as anything still reads it. Not thread-safe
+// while written.
 class HostBuffer {
  public:
-  // RESOURCE_EXHAUSTED where the allocator refuses. `bytes` >= 0.
-  static absl::StatusOr<std::shared_ptr<HostBuffer>> Allocate(std::int64_t bytes, ByteBudget::Reservation reservation);
+  // RESOURCE_EXHAUSTED where the allocator refuses. `bytes` >= 0. The memory comes from `pool` and goes back to it.
+  static absl::StatusOr<std::shared_ptr<HostBuffer>> Allocate(const std::shared_ptr<HostMemoryPool>& pool,
+                                                              std::int64_t bytes, ByteBudget::Reservation reservation);
 
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
-  ~HostBuffer() = default;
+  ~HostBuffer() { pool_->Give(std::move(block_)); }
 
-  std::byte* data() { return data_.get(); }
-  const std::byte* data() const { return data_.get(); }
+  std::byte* data() { return block_.memory.get(); }
+  const std::byte* data() const { return block_.memory.get(); }
   std::int64_t size() const { return size_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
-
-  HostBuffer(std::byte* data, std::int64_t size, ByteBudget::Reservation reservation);
+  HostBuffer(std::shared_ptr<HostMemoryPool> pool, HostMemoryPool::Block block, std::int64_t size,
+             ByteBudget::Reservation reservation);
 
   const ByteBudget::Reservation reservation_;
-  const std::unique_ptr<std::byte, Free> data_;
+  const std::shared_ptr<HostMemoryPool> pool_;
+  HostMemoryPool::Block block_;
   const std::int64_t size_;
 };
 

@@ -20,6 +20,8 @@ namespace {
 
 // After the grace: what still runs is told to end, and stops at its next chunk or message.
 constexpr std::chrono::milliseconds kEndCallsGrace{2000};
+// Longer than the pauses between a training loop's tensors.
+constexpr absl::Duration kKeepMemory = absl::Seconds(10);
 
 std::int64_t OrQuarterOfMemory(std::int64_t bytes) {
   if (bytes > 0) return bytes;
@@ -43,8 +45,9 @@ bool IsChosen(const std::vector<std::string>& chosen, const std::string& device)
 Kevald::Kevald(const ServerOptions& options, const Platform& platform)
     : options_(options),
       variants_(platform.variants),
+      host_memory_(std::make_shared<HostMemoryPool>(OrQuarterOfMemory(0) / 2)),
       request_bytes_("memory for requests", OrQuarterOfMemory(options.max_queued_bytes)),
-      tensor_store_(StoreOptions(options)) {}
+      tensor_store_(StoreOptions(options), host_memory_) {}
 
 Kevald::~Kevald() { Drain(); }
 
@@ -144,7 +147,7 @@ void Kevald::MakeHandlers(const Platform& platform, const v1::ServerInfo& info) 
   context.devices = device_table_.get();
   context.tensors = &tensor_store_;
   context.variants = &variants_;
-  linear_logp_handler_ = std::make_unique<LinearLogpHandler>(context, &request_bytes_);
+  linear_logp_handler_ = std::make_unique<LinearLogpHandler>(context, &request_bytes_, host_memory_);
   contract_handler_ = std::make_unique<ContractHandler>(device_table_.get(), &variants_, platform.collectors);
   tensor_handler_ = std::make_unique<TensorHandler>(&tensor_store_);
   server_info_handler_ = std::make_unique<ServerInfoHandler>(
@@ -188,12 +191,19 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
   limits->set_max_series(options_.max_series);
   limits->set_max_job_device_seconds(options_.max_job_device_seconds);
   limits->set_max_queued_jobs(options_.max_queued_jobs);
+  for (const v1::PayloadDigest digest : {v1::PAYLOAD_DIGEST_SHA256, v1::PAYLOAD_DIGEST_XXH3, v1::PAYLOAD_DIGEST_NONE}) {
+    info.add_payload_digests(digest);
+  }
   info.set_advertise_bulk(options_.advertise_bulk);
   info.set_start_time_unix_ms(absl::ToUnixMillis(absl::Now()));
   return info;
 }
 
-void Kevald::Tidy() { tensor_store_.DropExpired(); }
+void Kevald::Tidy() {
+  tensor_store_.DropExpired();
+  tensor_handler_->DropIdleUploads();
+  host_memory_->DropOlderThan(absl::Now() - kKeepMemory);
+}
 
 void Kevald::Drain() {
   if (std::exchange(drained_, true)) return;

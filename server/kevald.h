@@ -19,6 +19,7 @@
 #include "server/executor.h"
 #include "server/gradient_backend.h"
 #include "server/grpc/frontend.h"
+#include "server/host_memory_pool.h"
 #include "server/job_runner.h"
 #include "server/job_store.h"
 #include "server/linear_logp_handler.h"
@@ -87,6 +88,7 @@ class Kevald {
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<ServingState> state_;
   std::unique_ptr<DeviceTable> device_table_;
+  std::shared_ptr<HostMemoryPool> host_memory_;
   ByteBudget request_bytes_;
   TensorStore tensor_store_;
   std::unique_ptr<JobStore> job_store_;

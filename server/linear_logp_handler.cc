@@ -10,10 +10,10 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
-#include "base/sha256.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "server/host_buffer.h"
 #include "server/proto_convert.h"
+#include "wire/payload_digest.h"
 
 namespace keval::server {
 namespace {
@@ -58,25 +58,6 @@ absl::StatusOr<linear_logp::Problem> ProblemOf(const v1::PlanRequest& request, D
 }
 
 }  // namespace
-
-absl::Status GradientStream::Take(const v1::StreamGradientRequest& message) {
-  if (message.has_header() && std::exchange(started_, true)) {
-    return InvalidField("header", "repeated", "in the first message and only there");
-  }
-  started_ = true;
-  if (has_trailer_) return InvalidField("trailer", "followed by another message", "in the last message");
-  if (message.offset() != 0 || !message.data().empty()) {
-    if (absl::Status status = assembler_->Add(message.offset(), message.data()); !status.ok()) return status;
-  }
-  if (message.has_trailer()) {
-    has_trailer_ = true;
-    sha256_ = message.trailer().sha256();
-    if (sha256_.size() != 32) {
-      return InvalidField("sha256", absl::StrCat(sha256_.size(), " bytes"), "32 bytes");
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<v1::PlanResponse> LinearLogpHandler::Plan(const CallContext& call,
                                                          const v1::PlanRequest& request) const {
@@ -192,7 +173,8 @@ absl::StatusOr<v1::GradientResponse> LinearLogpHandler::Gradient(const CallConte
 }
 
 absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(const CallContext& call,
-                                                                               const v1::StreamGradientRequest& first) {
+                                                                               const v1::StreamGradientRequest& first,
+                                                                               const wire::FrameData& data) {
   if (!first.has_header()) return InvalidField("header", "absent", "in the first message");
   auto stream = absl::WrapUnique(new GradientStream());
   stream->header_ = first.header();  // Kept: inline operands are read where they lie.
@@ -208,31 +190,32 @@ absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(c
   if (__builtin_add_overflow(kept, parsed.awaited_bytes, &all)) all = std::numeric_limits<std::int64_t>::max();
   absl::StatusOr<ByteBudget::Reservation> reservation = request_bytes_->Reserve(all);
   if (!reservation.ok()) return reservation.status();
-  stream->reservation_ = *std::move(reservation);
+  stream->reservation_ = std::make_shared<ByteBudget::Reservation>(*std::move(reservation));
   std::vector<PayloadSegment> segments;
   std::optional<std::size_t> targets;
   for (const AwaitedOperand& awaited : parsed.awaited) {
-    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = HostBuffer::Allocate(awaited.bytes, {});
+    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = HostBuffer::Allocate(memory_, awaited.bytes, {});
     if (!buffer.ok()) return buffer.status();
     awaited.tensor->data = (*buffer)->data();
     awaited.tensor->owner = *buffer;
     if (awaited.field == "targets") targets = segments.size();
     segments.push_back({awaited.field, (*buffer)->data(), awaited.bytes});
   }
-  stream->assembler_ =
-      std::make_unique<FrameAssembler>(std::move(segments), [call = &stream->call_, targets](std::size_t segment) {
+  stream->receiver_ = std::make_unique<PayloadReceiver>(
+      std::move(segments), stream->header_.digest(), [call = &stream->call_, targets](std::size_t segment) {
         return segment == targets ? CheckTargets(*call) : absl::OkStatus();
       });
-  if (absl::Status status = stream->Take(first); !status.ok()) return status;
+  if (absl::Status status = stream->Take(first, data); !status.ok()) return status;
   return stream;
 }
 
-absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientStream* stream,
-                                             absl::FunctionRef<bool(const v1::StreamGradientResponse&)> send) {
-  if (absl::Status status = stream->assembler_->Finish(stream->sha256_); !status.ok()) return status;
+absl::Status LinearLogpHandler::FinishStream(
+    const CallContext& call, GradientStream* stream,
+    absl::FunctionRef<bool(const v1::StreamGradientResponse&, const wire::Payload&)> send) {
+  if (absl::Status status = stream->receiver_->Finish(); !status.ok()) return status;
   absl::StatusOr<Computed> computed = Compute(call, stream->call_);
   if (!computed.ok()) return computed.status();
-  stream->assembler_.reset();
+  stream->receiver_.reset();
   stream->call_.inputs = {};  // A slow reader holds the results alone.
   const linear_logp::Outputs& outputs = computed->outputs;
 
@@ -247,29 +230,32 @@ absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientSt
   if (outputs.grad_hidden.has_value()) announce(*outputs.grad_hidden, header->mutable_grad_hidden());
   if (outputs.grad_weight.has_value()) announce(*outputs.grad_weight, header->mutable_grad_weight());
   if (outputs.grad_bias.has_value()) announce(*outputs.grad_bias, header->mutable_grad_bias());
-  if (!send(message)) return Broken();
+  if (!send(message, {})) return Broken();
 
   message.Clear();
-  Sha256 digest;
-  std::int64_t offset = 0;
+  wire::PayloadDigest digest(stream->header_.digest());
+  std::uint64_t offset = 0;
   for (const HostTensor* tensor : tensors) {
-    absl::StatusOr<std::int64_t> bytes = TensorBytes(*tensor);
-    if (!bytes.ok()) return bytes.status();
-    for (std::int64_t at = 0; at < *bytes; at += kSentFrameBytes) {
+    absl::StatusOr<std::int64_t> size = TensorBytes(*tensor);
+    if (!size.ok()) return size.status();
+    // Bytes that gRPC holds beyond the call stay counted.
+    using Held = std::pair<std::shared_ptr<ByteBudget::Reservation>, std::shared_ptr<const void>>;
+    const auto owner = std::make_shared<const Held>(stream->reservation_, tensor->owner);
+    const absl::Span<const std::byte> bytes(tensor->data, static_cast<std::size_t>(*size));
+    for (std::size_t at = 0; at < bytes.size(); at += wire::kSentFrameBytes) {
       if (absl::Status status = call.check(); !status.ok()) return status;
-      const auto size = static_cast<std::size_t>(std::min(kSentFrameBytes, *bytes - at));
-      message.set_offset(static_cast<std::uint64_t>(offset));
-      message.set_data(tensor->data + at, size);
-      digest.Update(tensor->data + at, size);
-      if (!send(message)) return Broken();
-      offset += static_cast<std::int64_t>(size);
+      const absl::Span<const std::byte> frame = bytes.subspan(at, wire::kSentFrameBytes);
+      digest.Update(frame.data(), frame.size());
+      if (!send(message, {offset, frame, owner})) return Broken();
+      offset += frame.size();
     }
   }
-  message.Clear();
-  message.mutable_done()->set_sha256(digest.FinishBytes());
+  const v1::PayloadTrailer trailer = digest.Finish();
+  message.mutable_done()->set_sha256(trailer.sha256());
+  message.mutable_done()->set_xxh3(trailer.xxh3());
   *message.mutable_done()->mutable_dispatch() = ToProto(outputs.dispatch);
   *message.mutable_done()->mutable_timing() = ToProto(computed->timing);
-  return send(message) ? absl::OkStatus() : Broken();
+  return send(message, {}) ? absl::OkStatus() : Broken();
 }
 
 }  // namespace keval::server

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -14,7 +15,9 @@
 #include "server/byte_budget.h"
 #include "server/call_context.h"
 #include "server/gradient_request.h"
+#include "server/host_memory_pool.h"
 #include "server/tensor_frames.h"
+#include "wire/frame.h"
 
 namespace keval::server {
 
@@ -24,39 +27,39 @@ class GradientStream {
  public:
   // The next message after the header, or what the header's own message carries beside it. INVALID_ARGUMENT: a second
   // header; anything after the trailer; frames as FrameAssembler::Add; targets out of range, as soon as they are in.
-  absl::Status Take(const v1::StreamGradientRequest& message);
+  absl::Status Take(const v1::StreamGradientRequest& message, const wire::FrameData& data) {
+    return receiver_->Take(message, data);
+  }
 
  private:
   friend class LinearLogpHandler;
   GradientStream() = default;
 
-  ByteBudget::Reservation reservation_;  // First, so that it goes after the memory that it counts.
+  std::shared_ptr<ByteBudget::Reservation> reservation_;  // Shared by what is still being sent.
   v1::GradientRequest header_;
   GradientCall call_;
-  std::unique_ptr<FrameAssembler> assembler_;
-  bool started_ = false;
-  bool has_trailer_ = false;
-  std::string sha256_;
+  std::unique_ptr<PayloadReceiver> receiver_;
 };
 
 // Error codes are those of linear_logp.proto. Thread-safe; owns nothing it is given, all of which must outlive it.
 class LinearLogpHandler {
  public:
   // `request_bytes`: memory for operands and results of requests that wait or run.
-  LinearLogpHandler(RequestContext context, ByteBudget* request_bytes)
-      : context_(context), request_bytes_(request_bytes) {}
+  LinearLogpHandler(RequestContext context, ByteBudget* request_bytes, std::shared_ptr<HostMemoryPool> memory)
+      : context_(context), request_bytes_(request_bytes), memory_(std::move(memory)) {}
 
   absl::StatusOr<v1::PlanResponse> Plan(const CallContext& call, const v1::PlanRequest& request) const;
   absl::StatusOr<v1::ForwardResponse> Forward(const CallContext& call, const v1::ForwardRequest& request);
   absl::StatusOr<v1::GradientResponse> Gradient(const CallContext& call, const v1::GradientRequest& request);
 
-  // `first` must hold the header; what else it holds goes to Take. Everything that a header can be refused for is.
+  // `first` must hold the header; what came with it goes to Take. Everything that a header can be refused for is.
   absl::StatusOr<std::unique_ptr<GradientStream>> StartStream(const CallContext& call,
-                                                              const v1::StreamGradientRequest& first);
+                                                              const v1::StreamGradientRequest& first,
+                                                              const wire::FrameData& data);
   // After the peer's last message: computes, then sends header, frames of 1 MiB and `done`. `send` returns false when
   // the stream has broken: CANCELLED.
   absl::Status FinishStream(const CallContext& call, GradientStream* stream,
-                            absl::FunctionRef<bool(const v1::StreamGradientResponse&)> send);
+                            absl::FunctionRef<bool(const v1::StreamGradientResponse&, const wire::Payload&)> send);
 
  private:
   struct Computed {
@@ -67,6 +70,7 @@ class LinearLogpHandler {
 
   const RequestContext context_;
   ByteBudget* const request_bytes_;
+  const std::shared_ptr<HostMemoryPool> memory_;
 };
 
 }  // namespace keval::server

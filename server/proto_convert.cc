@@ -93,7 +93,8 @@ v1::TensorInfo ToProto(const StoredTensor& tensor) {
   proto.set_handle(tensor.handle);
   *proto.mutable_spec() = ToProto(tensor.spec);
   proto.set_size_bytes(tensor.buffer->size());
-  proto.set_sha256(tensor.sha256);
+  proto.set_sha256(tensor.digests.sha256);
+  proto.set_xxh3(tensor.digests.xxh3);
   proto.set_expire_time_unix_ms(absl::ToUnixMillis(tensor.expires));
   return proto;
 }

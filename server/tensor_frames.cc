@@ -6,17 +6,18 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
-#include "base/sha256.h"
 
 namespace keval::server {
 
-FrameAssembler::FrameAssembler(std::vector<PayloadSegment> segments, OnComplete on_complete)
+FrameAssembler::FrameAssembler(std::vector<PayloadSegment> segments, OnComplete on_complete, v1::PayloadDigest digest)
     : segments_(std::move(segments)), on_complete_(std::move(on_complete)) {
+  if (digest == v1::PAYLOAD_DIGEST_XXH3) running_.emplace(digest);
   for (const PayloadSegment& segment : segments_) total_ += segment.size;
 }
 
-absl::Status FrameAssembler::Add(std::uint64_t offset, absl::string_view data) {
-  const auto size = static_cast<std::int64_t>(data.size());
+absl::Status FrameAssembler::Add(std::uint64_t offset, absl::Span<const absl::string_view> pieces) {
+  std::int64_t size = 0;  // Can't overflow: the pieces are one received message.
+  for (const absl::string_view piece : pieces) size += static_cast<std::int64_t>(piece.size());
   if (size > kMaxFrameBytes) {
     return InvalidField("data", absl::StrCat(size, " bytes"),
                         absl::StrCat("at most ", kMaxFrameBytes, " bytes a frame"));
@@ -37,7 +38,12 @@ absl::Status FrameAssembler::Add(std::uint64_t offset, absl::string_view data) {
                         absl::StrCat("within one tensor: ", segment.name, " ends after ",
                                      segment.size - segment_received_, " of them"));
   }
-  std::memcpy(segment.data + segment_received_, data.data(), data.size());
+  std::byte* to = segment.data + segment_received_;
+  for (const absl::string_view piece : pieces) {
+    std::memcpy(to, piece.data(), piece.size());
+    if (running_.has_value()) running_->Update(to, piece.size());
+    to += piece.size();
+  }
   received_ += size;
   segment_received_ += size;
   return AdvanceOverComplete();
@@ -53,25 +59,54 @@ absl::Status FrameAssembler::AdvanceOverComplete() {
   return absl::OkStatus();
 }
 
-absl::Status FrameAssembler::Finish(absl::string_view sha256) {
+absl::Status FrameAssembler::Finish(const v1::PayloadTrailer& trailer) {
   if (absl::Status status = AdvanceOverComplete(); !status.ok()) return status;
   if (segment_ < segments_.size()) {
     return InvalidField(segments_[segment_].name, absl::StrCat(segment_received_, " bytes before the stream's end"),
                         absl::StrCat(segments_[segment_].size, " bytes, as its shape and dtype say"));
   }
-  if (sha256.empty()) return absl::OkStatus();
-  const std::string actual = Sha256();
-  if (absl::string_view(actual) != sha256) {
-    return InvalidField("sha256", absl::BytesToHexString(sha256.substr(0, 64)),
+  const auto check = [this](const char* field, const std::string& given,
+                            const std::string& (v1::PayloadTrailer::*right)() const) -> absl::Status {
+    if (given.empty()) return absl::OkStatus();
+    const std::string& actual = (Digest().*right)();
+    if (given == actual) return absl::OkStatus();
+    if (actual.empty()) return InvalidField(field, "given", "the digest that the header announced");
+    return InvalidField(field, absl::BytesToHexString(absl::string_view(given).substr(0, 64)),
                         absl::StrCat(absl::BytesToHexString(actual), ", the digest of the bytes received"));
-  }
-  return absl::OkStatus();
+  };
+  if (absl::Status status = check("sha256", trailer.sha256(), &v1::PayloadTrailer::sha256); !status.ok()) return status;
+  return check("xxh3", trailer.xxh3(), &v1::PayloadTrailer::xxh3);
 }
 
-std::string FrameAssembler::Sha256() const {
-  keval::Sha256 digest;
+const v1::PayloadTrailer& FrameAssembler::Digest() {
+  if (digest_.has_value()) return *digest_;
+  if (running_.has_value()) return digest_.emplace(running_->Finish());
+  wire::PayloadDigest digest(v1::PAYLOAD_DIGEST_SHA256);
   for (const PayloadSegment& segment : segments_) digest.Update(segment.data, static_cast<std::size_t>(segment.size));
-  return digest.FinishBytes();
+  return digest_.emplace(digest.Finish());
+}
+
+absl::Status PayloadReceiver::TakeParts(bool has_header, const v1::PayloadTrailer* trailer,
+                                        const wire::FrameData& data) {
+  if (has_header && std::exchange(started_, true)) {
+    return InvalidField("header", "repeated", "in the first message and only there");
+  }
+  started_ = true;
+  if (has_trailer_) return InvalidField("trailer", "followed by another message", "in the last message");
+  if (data.offset != 0 || data.size > 0) {
+    if (absl::Status status = assembler_.Add(data.offset, data.pieces); !status.ok()) return status;
+  }
+  if (trailer == nullptr) return absl::OkStatus();
+  has_trailer_ = true;
+  trailer_ = *trailer;
+  const auto check = [](const char* field, std::size_t size, std::size_t right) {
+    return size == 0 || size == right
+               ? absl::OkStatus()
+               : InvalidField(field, absl::StrCat(size, " bytes"), absl::StrCat(right, " bytes"));
+  };
+  absl::Status status = check("sha256", trailer_.sha256().size(), 32);
+  status.Update(check("xxh3", trailer_.xxh3().size(), 16));
+  return status;
 }
 
 }  // namespace keval::server

@@ -5,17 +5,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "keval/v1/tensor.pb.h"
+#include "wire/frame.h"
+#include "wire/payload_digest.h"
 
 namespace keval::server {
 
 inline constexpr std::int64_t kMaxFrameBytes = std::int64_t{4} << 20;
-// What this side sends: the size that loopback measurements favour.
-inline constexpr std::int64_t kSentFrameBytes = std::int64_t{1} << 20;
 
 // One tensor's place in the payload. `name` is the field that a refusal names.
 struct PayloadSegment {
@@ -29,30 +33,60 @@ struct PayloadSegment {
 class FrameAssembler {
  public:
   // `on_complete` is called with a segment's index once its last byte is in (for an empty one: when the one before it
-  // is complete); its error becomes Add's or Finish's.
+  // is complete); its error becomes Add's or Finish's. `digest`: what the peer said that it would send.
   using OnComplete = std::function<absl::Status(std::size_t segment)>;
-  explicit FrameAssembler(std::vector<PayloadSegment> segments, OnComplete on_complete = {});
+  explicit FrameAssembler(std::vector<PayloadSegment> segments, OnComplete on_complete = {},
+                          v1::PayloadDigest digest = v1::PAYLOAD_DIGEST_UNSPECIFIED);
 
-  // INVALID_ARGUMENT: `offset` isn't where the payload stands; `data` is larger than a frame may be, goes beyond the
+  // INVALID_ARGUMENT: `offset` isn't where the payload stands; the data is larger than a frame may be, goes beyond the
   // payload, or reaches over two tensors. Nothing is copied then.
-  absl::Status Add(std::uint64_t offset, absl::string_view data);
+  absl::Status Add(std::uint64_t offset, absl::Span<const absl::string_view> pieces);
 
-  // INVALID_ARGUMENT naming the first tensor that lacks bytes; or, `sha256` given, (field "sha256") where it isn't the
-  // payload's: 32 bytes.
-  absl::Status Finish(absl::string_view sha256);
+  // INVALID_ARGUMENT naming the first tensor that lacks bytes; or (field "sha256" or "xxh3") a digest in `trailer` that
+  // isn't the payload's, has another length, or was not announced.
+  absl::Status Finish(const v1::PayloadTrailer& trailer);
 
-  // Of the whole payload; REQUIRES that Finish has succeeded.
-  std::string Sha256() const;
+  // Of the whole payload: XXH3 where that was announced, otherwise SHA-256. REQUIRES that Finish has succeeded.
+  const v1::PayloadTrailer& Digest();
 
  private:
   absl::Status AdvanceOverComplete();
 
   const std::vector<PayloadSegment> segments_;
   const OnComplete on_complete_;
+  // XXH3 follows the bytes while they are in the cache; SHA-256 is computed at the end, where it is wanted at all.
+  std::optional<wire::PayloadDigest> running_;
+  std::optional<v1::PayloadTrailer> digest_;
   std::int64_t total_ = 0;
   std::int64_t received_ = 0;
   std::size_t segment_ = 0;  // The first that is not complete.
   std::int64_t segment_received_ = 0;
+};
+
+// One payload from the messages of its stream: what a Put and a StreamGradient have in common. Not thread-safe.
+class PayloadReceiver {
+ public:
+  PayloadReceiver(std::vector<PayloadSegment> segments, v1::PayloadDigest digest,
+                  FrameAssembler::OnComplete on_complete = {})
+      : assembler_(std::move(segments), std::move(on_complete), digest) {}
+
+  // `message` is the next one, the header's own first. INVALID_ARGUMENT: a second header; anything after the trailer;
+  // frames as FrameAssembler::Add.
+  template <typename Message>
+  absl::Status Take(const Message& message, const wire::FrameData& data) {
+    return TakeParts(message.has_header(), message.has_trailer() ? &message.trailer() : nullptr, data);
+  }
+  // At the stream's end: as FrameAssembler::Finish.
+  absl::Status Finish() { return assembler_.Finish(trailer_); }
+  const v1::PayloadTrailer& Digest() { return assembler_.Digest(); }
+
+ private:
+  absl::Status TakeParts(bool has_header, const v1::PayloadTrailer* trailer, const wire::FrameData& data);
+
+  FrameAssembler assembler_;
+  bool started_ = false;
+  bool has_trailer_ = false;
+  v1::PayloadTrailer trailer_;
 };
 
 }  // namespace keval::server

@@ -1,6 +1,8 @@
 #include "server/tensor_handler.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "base/field_error.h"
 #include "server/proto_convert.h"
+#include "wire/payload_digest.h"
 
 namespace keval::server {
 namespace {
@@ -33,70 +36,92 @@ bool IsHandle(absl::string_view text) {
 
 }  // namespace
 
-TensorUpload::TensorUpload(TensorSpec spec, absl::Duration lease, std::shared_ptr<HostBuffer> buffer)
+TensorUpload::TensorUpload(TensorSpec spec, absl::Duration lease, v1::PayloadDigest digest,
+                           std::shared_ptr<HostBuffer> buffer)
     : spec_(std::move(spec)),
       lease_(lease),
       buffer_(std::move(buffer)),
-      assembler_({PayloadSegment{"data", buffer_->data(), buffer_->size()}}) {}
+      receiver_({PayloadSegment{"data", buffer_->data(), buffer_->size()}}, digest) {}
 
-absl::Status TensorUpload::Take(const v1::PutRequest& message) {
-  if (message.has_header() && std::exchange(started_, true)) {
-    return InvalidField("header", "repeated", "in the first message and only there");
-  }
-  started_ = true;
-  if (has_trailer_) return InvalidField("trailer", "followed by another message", "in the last message");
-  if (message.offset() != 0 || !message.data().empty()) {
-    if (absl::Status status = assembler_.Add(message.offset(), message.data()); !status.ok()) return status;
-  }
-  if (message.has_trailer()) {
-    has_trailer_ = true;
-    sha256_ = message.trailer().sha256();
-    if (sha256_.size() != 32) return InvalidField("sha256", absl::StrCat(sha256_.size(), " bytes"), "32 bytes");
-  }
-  return absl::OkStatus();
+TensorUpload::TensorUpload(TensorSpec spec, v1::PayloadDigest digest, std::int64_t bytes,
+                           std::unique_ptr<TensorUploads::Share> share)
+    : spec_(std::move(spec)),
+      share_(std::move(share)),
+      receiver_({PayloadSegment{"data", share_->data(), bytes}}, digest) {}
+
+absl::Status TensorUpload::Take(const v1::PutRequest& message, const wire::FrameData& data) {
+  absl::Status status = receiver_.Take(message, data);
+  if (share_ != nullptr) status.Update(share_->Check());
+  return status;
 }
 
-absl::StatusOr<std::unique_ptr<TensorUpload>> TensorHandler::StartPut(const CallContext& /*call*/,
-                                                                      const v1::PutRequest& first) {
+absl::StatusOr<std::unique_ptr<TensorUpload>> TensorHandler::StartPut(const CallContext& call,
+                                                                      const v1::PutRequest& first,
+                                                                      const wire::FrameData& data) {
   if (!first.has_header()) return InvalidField("header", "absent", "in the first message");
-  absl::StatusOr<TensorSpec> spec = FromProto("spec", first.header().spec());
+  const v1::PutHeader& header = first.header();
+  absl::StatusOr<TensorSpec> spec = FromProto("spec", header.spec());
   if (!spec.ok()) return spec.status();
   absl::StatusOr<std::int64_t> bytes = NumBytes("spec", *spec);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<absl::Duration> lease = ParseLease(first.header().lease_ms());
+  absl::StatusOr<absl::Duration> lease = ParseLease(header.lease_ms());
   if (!lease.ok()) return lease.status();
-  absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_->Allocate(*bytes);
-  if (!buffer.ok()) return buffer.status();
-  auto upload = absl::WrapUnique(new TensorUpload(*std::move(spec), *lease, *std::move(buffer)));
-  if (absl::Status status = upload->Take(first); !status.ok()) return status;
+  std::unique_ptr<TensorUpload> upload;
+  if (header.has_part()) {
+    const v1::UploadPart& part = header.part();
+    absl::StatusOr<std::unique_ptr<TensorUploads::Share>> share =
+        uploads_.Join(call.principal, {part.upload_id(), *spec, *bytes, *lease, part.begin(), part.size()});
+    if (!share.ok()) return share.status();
+    upload = absl::WrapUnique(new TensorUpload(*std::move(spec), header.digest(), part.size(), *std::move(share)));
+  } else {
+    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_->Allocate(*bytes);
+    if (!buffer.ok()) return buffer.status();
+    upload = absl::WrapUnique(new TensorUpload(*std::move(spec), *lease, header.digest(), *std::move(buffer)));
+  }
+  if (absl::Status status = upload->Take(first, data); !status.ok()) return status;
   return upload;
 }
 
 absl::StatusOr<v1::TensorInfo> TensorHandler::FinishPut(const CallContext& call, TensorUpload* upload) {
-  if (absl::Status status = upload->assembler_.Finish(upload->sha256_); !status.ok()) return status;
-  std::string sha256 = upload->has_trailer_ ? upload->sha256_ : upload->assembler_.Sha256();
+  if (absl::Status status = upload->receiver_.Finish(); !status.ok()) return status;
+  if (upload->share_ != nullptr) {
+    if (absl::Status status = call.check(); !status.ok()) return status;
+    absl::StatusOr<std::optional<StoredTensor>> whole = upload->share_->Complete();
+    if (!whole.ok()) return whole.status();
+    if (whole->has_value()) return ToProto(**whole);
+    v1::TensorInfo unfinished;
+    *unfinished.mutable_spec() = ToProto(upload->spec_);
+    return unfinished;
+  }
+  const v1::PayloadTrailer& digest = upload->receiver_.Digest();
   // Nobody would learn the handle, and the tensor would stay until its lease ends.
   if (absl::Status status = call.check(); !status.ok()) return status;
-  return ToProto(store_->Insert(call.principal, upload->spec_, upload->buffer_, std::move(sha256), upload->lease_));
+  return ToProto(
+      store_->Insert(call.principal, upload->spec_, upload->buffer_, {digest.sha256(), digest.xxh3()}, upload->lease_));
 }
 
-absl::Status TensorHandler::Get(const CallContext& call, const v1::GetTensorRequest& request,
-                                absl::FunctionRef<bool(const v1::GetTensorResponse&)> send) {
+absl::Status TensorHandler::Get(
+    const CallContext& call, const v1::GetTensorRequest& request,
+    absl::FunctionRef<bool(const v1::GetTensorResponse& message, const wire::Payload& payload)> send) {
   absl::StatusOr<StoredTensor> tensor = store_->Find(call.principal, request.handle());
   if (!tensor.ok()) return tensor.status();
   v1::GetTensorResponse message;
   *message.mutable_header() = ToProto(*tensor);
-  if (!send(message)) return Broken();
+  if (!send(message, {})) return Broken();
   message.Clear();
-  const HostBuffer& buffer = *tensor->buffer;
-  for (std::int64_t offset = 0; offset < buffer.size(); offset += kSentFrameBytes) {
+  const bool known =
+      request.digest() == v1::PAYLOAD_DIGEST_XXH3 ? !tensor->digests.xxh3.empty() : !tensor->digests.sha256.empty();
+  wire::PayloadDigest digest(known ? v1::PAYLOAD_DIGEST_NONE : request.digest());
+  const absl::Span<const std::byte> bytes(tensor->buffer->data(), static_cast<std::size_t>(tensor->buffer->size()));
+  for (std::size_t offset = 0; offset < bytes.size(); offset += wire::kSentFrameBytes) {
     if (absl::Status status = call.check(); !status.ok()) return status;
-    message.set_offset(static_cast<std::uint64_t>(offset));
-    message.set_data(buffer.data() + offset,
-                     static_cast<std::size_t>(std::min(kSentFrameBytes, buffer.size() - offset)));
-    if (!send(message)) return Broken();
+    const absl::Span<const std::byte> frame = bytes.subspan(offset, wire::kSentFrameBytes);
+    digest.Update(frame.data(), frame.size());
+    if (!send(message, {offset, frame, tensor->buffer})) return Broken();
   }
-  return absl::OkStatus();
+  *message.mutable_trailer() = digest.Finish();
+  if (message.trailer().ByteSizeLong() == 0) return absl::OkStatus();
+  return send(message, {}) ? absl::OkStatus() : Broken();
 }
 
 absl::StatusOr<v1::TensorInfo> TensorHandler::Stat(const CallContext& call, const v1::StatTensorRequest& request) {

@@ -9,14 +9,16 @@
 
 namespace keval::server {
 
-TensorStore::TensorStore(Options options)
-    : options_(std::move(options)), budget_("memory for stored tensors", options_.max_bytes) {}
+TensorStore::TensorStore(Options options, std::shared_ptr<HostMemoryPool> memory)
+    : options_(std::move(options)),
+      memory_(std::move(memory)),
+      budget_("memory for stored tensors", options_.max_bytes) {}
 
 absl::StatusOr<std::shared_ptr<HostBuffer>> TensorStore::Allocate(std::int64_t bytes) {
   DropExpired();
   absl::StatusOr<ByteBudget::Reservation> reservation = budget_.Reserve(bytes);
   if (!reservation.ok()) return reservation.status();
-  return HostBuffer::Allocate(bytes, *std::move(reservation));
+  return HostBuffer::Allocate(memory_, bytes, *std::move(reservation));
 }
 
 absl::Time TensorStore::LeaseEnd(absl::Duration lease) const {
@@ -25,8 +27,8 @@ absl::Time TensorStore::LeaseEnd(absl::Duration lease) const {
 }
 
 StoredTensor TensorStore::Insert(absl::string_view principal, TensorSpec spec, std::shared_ptr<const HostBuffer> buffer,
-                                 std::string sha256, absl::Duration lease) {
-  StoredTensor tensor{absl::StrCat("tensors/", RandomHex128()), std::move(spec), std::move(buffer), std::move(sha256),
+                                 TensorDigests digests, absl::Duration lease) {
+  StoredTensor tensor{absl::StrCat("tensors/", RandomHex128()), std::move(spec), std::move(buffer), std::move(digests),
                       LeaseEnd(lease)};
   MutexLock lock(&mutex_);
   entries_.emplace(tensor.handle, Entry{std::string(principal), tensor});

@@ -20,12 +20,18 @@
 
 namespace keval::server {
 
+// What is known of a tensor's bytes; either may be empty.
+struct TensorDigests {
+  std::string sha256;  // 32 bytes.
+  std::string xxh3;    // 16 bytes, canonical.
+};
+
 // A copy shares the bytes: it stays readable after the tensor was deleted, and its bytes are counted until then.
 struct StoredTensor {
   std::string handle;  // "tensors/" and 32 hexadecimal digits.
   TensorSpec spec;
   std::shared_ptr<const HostBuffer> buffer;
-  std::string sha256;  // 32 bytes.
+  TensorDigests digests;
   absl::Time expires;
 };
 
@@ -38,14 +44,14 @@ class TensorStore {
     absl::Duration max_lease = absl::Hours(24);
     std::function<absl::Time()> now = [] { return absl::Now(); };
   };
-  explicit TensorStore(Options options);
+  TensorStore(Options options, std::shared_ptr<HostMemoryPool> memory);
 
   // Memory for a tensor of `bytes` bytes, counted from now on. RESOURCE_EXHAUSTED naming bytes needed and free.
   absl::StatusOr<std::shared_ptr<HostBuffer>> Allocate(std::int64_t bytes);
 
   // Takes a filled buffer of Allocate. `lease` zero: the default; more than the maximum is cut to it.
   StoredTensor Insert(absl::string_view principal, TensorSpec spec, std::shared_ptr<const HostBuffer> buffer,
-                      std::string sha256, absl::Duration lease);
+                      TensorDigests digests, absl::Duration lease);
 
   // NOT_FOUND, in the same words, for a handle that is unknown, expired or another principal's.
   absl::StatusOr<StoredTensor> Find(absl::string_view principal, absl::string_view handle);
@@ -77,6 +83,7 @@ class TensorStore {
   absl::Time LeaseEnd(absl::Duration lease) const;
 
   const Options options_;
+  const std::shared_ptr<HostMemoryPool> memory_;
   ByteBudget budget_;
   Mutex mutex_;
   Entries entries_ ABSL_GUARDED_BY(mutex_);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/large_memory.h"
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
@@ -69,5 +70,7 @@ int Main(int argc, char** argv) {
 }  // namespace keval::cli
 
 int main(int argc, char** argv) {
+  // Before threads; without it only large transfers are slower.
+  if (!keval::TuneAllocator()) keval::cli::Note("the allocator refused its settings: large transfers will be slow");
   return keval::cli::Guarded(keval::cli::WantsJson(argc, argv), [&] { return keval::cli::Main(argc, argv); });
 }

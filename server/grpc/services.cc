@@ -1,6 +1,9 @@
 #include "server/grpc/services.h"
 
+#include <grpcpp/support/method_handler.h>
+
 #include <memory>
+#include <utility>
 
 namespace keval::server {
 namespace {
@@ -11,13 +14,48 @@ template <typename Stream, typename Message, typename Upload>
 absl::Status TakeAll(const CallRunner& calls, const CallContext& call, grpc::ServerContext* context, Stream* stream,
                      Message* message, Upload* upload) {
   while (calls.Read(context, stream, message)) {
-    if (absl::Status status = upload->Take(*message); !status.ok()) return status;
+    if (!message->status.ok()) return message->status;
+    if (absl::Status status = upload->Take(message->fields, message->data); !status.ok()) return status;
     if (absl::Status status = call.check(); !status.ok()) return status;
   }
   return call.check();  // A broken stream ends like a half-close.
 }
 
+// The place of a method among its service's, as generated code numbers them.
+int MethodIndex(const google::protobuf::FileDescriptor* file, const char* service, const char* method) {
+  return file->FindServiceByName(service)->FindMethodByName(method)->index();
+}
+
+// What grpc::Service::MarkMethodStreamed takes, and then owns.
+template <typename Stream, typename Function>
+grpc::internal::MethodHandler* StreamHandler(Function function) {
+  using Handler = grpc::internal::TemplatedBidiStreamingHandler<Stream, /*WriteNeeded=*/false>;
+  return std::make_unique<Handler>(std::move(function)).release();
+}
+
 }  // namespace
+
+LinearLogpService::LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, ContractHandler* contract)
+    : calls_(calls), handler_(handler), contract_(contract) {
+  const google::protobuf::FileDescriptor* const file = v1::StreamGradientRequest::descriptor()->file();
+  MarkMethodStreamed(MethodIndex(file, "LinearLogpService", "StreamGradient"),
+                     StreamHandler<GradientMessages>([this](grpc::ServerContext* context, GradientMessages* stream) {
+                       return RunStreamGradient(context, stream);
+                     }));
+}
+
+TensorService::TensorService(const CallRunner* calls, TensorHandler* handler) : calls_(calls), handler_(handler) {
+  const google::protobuf::FileDescriptor* const file = v1::PutRequest::descriptor()->file();
+  // To a server every stream is one in both directions; what the peer may send is checked below.
+  MarkMethodStreamed(MethodIndex(file, "TensorService", "Put"),
+                     StreamHandler<PutMessages>([this](grpc::ServerContext* context, PutMessages* stream) {
+                       return RunPut(context, stream);
+                     }));
+  MarkMethodStreamed(MethodIndex(file, "TensorService", "Get"),
+                     StreamHandler<GetMessages>([this](grpc::ServerContext* context, GetMessages* stream) {
+                       return RunGet(context, stream);
+                     }));
+}
 
 grpc::Status LinearLogpService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                      v1::PlanResponse* response) {
@@ -37,20 +75,19 @@ grpc::Status LinearLogpService::Gradient(grpc::ServerContext* context, const v1:
                      [&](const CallContext& call) { return Answer(handler_->Gradient(call, *request), response); });
 }
 
-grpc::Status LinearLogpService::StreamGradient(
-    grpc::ServerContext* context,
-    grpc::ServerReaderWriter<v1::StreamGradientResponse, v1::StreamGradientRequest>* stream) {
+grpc::Status LinearLogpService::RunStreamGradient(grpc::ServerContext* context, GradientMessages* stream) {
   return calls_->Run(context, "StreamGradient", [&](const CallContext& call) -> absl::Status {
-    v1::StreamGradientRequest message;
+    wire::ReceivedMessage<v1::StreamGradientRequest> message;
     calls_->Read(context, stream, &message);  // Without a first message: refused for want of a header.
-    absl::StatusOr<std::unique_ptr<GradientStream>> upload = handler_->StartStream(call, message);
+    if (!message.status.ok()) return message.status;
+    absl::StatusOr<std::unique_ptr<GradientStream>> upload = handler_->StartStream(call, message.fields, message.data);
     if (!upload.ok()) return upload.status();
     absl::Status status = TakeAll(*calls_, call, context, stream, &message, upload->get());
     if (!status.ok()) return status;
-    message.Clear();
-    return handler_->FinishStream(call, upload->get(), [&](const v1::StreamGradientResponse& response) {
-      return calls_->Write(context, stream, response);
-    });
+    return handler_->FinishStream(
+        call, upload->get(), [&](const v1::StreamGradientResponse& fields, const wire::Payload& payload) {
+          return calls_->Write(context, stream, wire::SentMessage<v1::StreamGradientResponse>{&fields, payload});
+        });
   });
 }
 
@@ -62,24 +99,27 @@ grpc::Status LinearLogpService::CheckContract(grpc::ServerContext* context, cons
   });
 }
 
-grpc::Status TensorService::Put(grpc::ServerContext* context, grpc::ServerReader<v1::PutRequest>* reader,
-                                v1::TensorInfo* response) {
+grpc::Status TensorService::RunPut(grpc::ServerContext* context, PutMessages* stream) {
   return calls_->Run(context, "Put", [&](const CallContext& call) -> absl::Status {
-    v1::PutRequest message;
-    calls_->Read(context, reader, &message);
-    absl::StatusOr<std::unique_ptr<TensorUpload>> upload = handler_->StartPut(call, message);
+    wire::ReceivedMessage<v1::PutRequest> message;
+    calls_->Read(context, stream, &message);
+    if (!message.status.ok()) return message.status;
+    absl::StatusOr<std::unique_ptr<TensorUpload>> upload = handler_->StartPut(call, message.fields, message.data);
     if (!upload.ok()) return upload.status();
-    absl::Status status = TakeAll(*calls_, call, context, reader, &message, upload->get());
+    absl::Status status = TakeAll(*calls_, call, context, stream, &message, upload->get());
     if (!status.ok()) return status;
-    return Answer(handler_->FinishPut(call, upload->get()), response);
+    absl::StatusOr<v1::TensorInfo> info = handler_->FinishPut(call, upload->get());
+    if (!info.ok()) return info.status();
+    return calls_->Write(context, stream, *info) ? absl::OkStatus() : absl::CancelledError("the caller has gone");
   });
 }
 
-grpc::Status TensorService::Get(grpc::ServerContext* context, const v1::GetTensorRequest* request,
-                                grpc::ServerWriter<v1::GetTensorResponse>* writer) {
-  return calls_->Run(context, "Get", [&](const CallContext& call) {
-    return handler_->Get(call, *request, [&](const v1::GetTensorResponse& response) {
-      return calls_->Write(context, writer, response);
+grpc::Status TensorService::RunGet(grpc::ServerContext* context, GetMessages* stream) {
+  return calls_->Run(context, "Get", [&](const CallContext& call) -> absl::Status {
+    v1::GetTensorRequest request;
+    if (!calls_->Read(context, stream, &request)) return absl::InvalidArgumentError("the request is missing");
+    return handler_->Get(call, request, [&](const v1::GetTensorResponse& fields, const wire::Payload& payload) {
+      return calls_->Write(context, stream, wire::SentMessage<v1::GetTensorResponse>{&fields, payload});
     });
   });
 }

@@ -2,6 +2,8 @@
 #ifndef KEVAL_SERVER_GRPC_SERVICES_H_
 #define KEVAL_SERVER_GRPC_SERVICES_H_
 
+#include <grpcpp/support/sync_stream.h>
+
 #include "keval/v1/linear_logp.grpc.pb.h"
 #include "keval/v1/server_info.grpc.pb.h"
 #include "keval/v1/tensor.grpc.pb.h"
@@ -10,28 +12,33 @@
 #include "server/linear_logp_handler.h"
 #include "server/server_info_handler.h"
 #include "server/tensor_handler.h"
+#include "wire/message.h"
 
 namespace keval::server {
+
+// The methods that carry tensor bytes are not the generated ones, which would copy them through protobuf: each
+// service's constructor puts its own in their place, over wire/message.h's messages.
+template <typename Response, typename Request>
+using PayloadStream = grpc::ServerReaderWriter<wire::SentMessage<Response>, wire::ReceivedMessage<Request>>;
 
 // Each is thread-safe and owns nothing it is given, all of which must outlive it. One instance for each grpc::Server.
 
 class LinearLogpService final : public v1::LinearLogpService::Service {
  public:
-  LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, ContractHandler* contract)
-      : calls_(calls), handler_(handler), contract_(contract) {}
+  LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, ContractHandler* contract);
 
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request, v1::PlanResponse* response) override;
   grpc::Status Forward(grpc::ServerContext* context, const v1::ForwardRequest* request,
                        v1::ForwardResponse* response) override;
   grpc::Status Gradient(grpc::ServerContext* context, const v1::GradientRequest* request,
                         v1::GradientResponse* response) override;
-  grpc::Status StreamGradient(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<v1::StreamGradientResponse, v1::StreamGradientRequest>* stream) override;
   grpc::Status CheckContract(grpc::ServerContext* context, const v1::CheckContractRequest* request,
                              grpc::ServerWriter<v1::ContractRow>* writer) override;
 
  private:
+  using GradientMessages = PayloadStream<v1::StreamGradientResponse, v1::StreamGradientRequest>;
+  grpc::Status RunStreamGradient(grpc::ServerContext* context, GradientMessages* stream);
+
   const CallRunner* const calls_;
   LinearLogpHandler* const handler_;
   ContractHandler* const contract_;
@@ -39,12 +46,8 @@ class LinearLogpService final : public v1::LinearLogpService::Service {
 
 class TensorService final : public v1::TensorService::Service {
  public:
-  TensorService(const CallRunner* calls, TensorHandler* handler) : calls_(calls), handler_(handler) {}
+  TensorService(const CallRunner* calls, TensorHandler* handler);
 
-  grpc::Status Put(grpc::ServerContext* context, grpc::ServerReader<v1::PutRequest>* reader,
-                   v1::TensorInfo* response) override;
-  grpc::Status Get(grpc::ServerContext* context, const v1::GetTensorRequest* request,
-                   grpc::ServerWriter<v1::GetTensorResponse>* writer) override;
   grpc::Status Stat(grpc::ServerContext* context, const v1::StatTensorRequest* request,
                     v1::TensorInfo* response) override;
   grpc::Status List(grpc::ServerContext* context, const v1::ListTensorsRequest* request,
@@ -55,6 +58,11 @@ class TensorService final : public v1::TensorService::Service {
                       v1::DeleteTensorResponse* response) override;
 
  private:
+  using PutMessages = grpc::ServerReaderWriter<v1::TensorInfo, wire::ReceivedMessage<v1::PutRequest>>;
+  using GetMessages = grpc::ServerReaderWriter<wire::SentMessage<v1::GetTensorResponse>, v1::GetTensorRequest>;
+  grpc::Status RunPut(grpc::ServerContext* context, PutMessages* stream);
+  grpc::Status RunGet(grpc::ServerContext* context, GetMessages* stream);
+
   const CallRunner* const calls_;
   TensorHandler* const handler_;
 };

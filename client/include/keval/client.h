@@ -51,6 +51,10 @@ class Client {
   absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options = {}) const {
     return connection_->GetTensor(handle, options);
   }
+  absl::StatusOr<v1::TensorInfo> GetTensorInto(const std::string& handle, absl::Span<std::byte> destination,
+                                               const CallOptions& options = {}) const {
+    return connection_->GetTensorInto(handle, destination, options);
+  }
   absl::StatusOr<v1::TensorInfo> StatTensor(const std::string& handle, const CallOptions& options = {}) const {
     return connection_->StatTensor(handle, options);
   }

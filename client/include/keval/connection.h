@@ -3,6 +3,7 @@
 #ifndef KEVAL_CONNECTION_H_
 #define KEVAL_CONNECTION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "keval/call_options.h"
 #include "keval/tensor.h"
 #include "keval/v1/benchmark.pb.h"
@@ -105,6 +107,10 @@ class Connection {
   virtual absl::StatusOr<v1::TensorInfo> PutTensor(const TensorView& tensor, absl::Duration lease,
                                                    const CallOptions& options) = 0;
   virtual absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options) = 0;
+  // Into memory of the caller's, which must be as large as the tensor: INVALID_ARGUMENT (field "destination"). Its
+  // contents are undefined after a failure.
+  virtual absl::StatusOr<v1::TensorInfo> GetTensorInto(const std::string& handle, absl::Span<std::byte> destination,
+                                                       const CallOptions& options) = 0;
   virtual absl::StatusOr<v1::TensorInfo> StatTensor(const std::string& handle, const CallOptions& options) = 0;
   virtual absl::StatusOr<std::vector<v1::TensorInfo>> ListTensors(const CallOptions& options) = 0;
   virtual absl::StatusOr<v1::TensorInfo> TouchTensor(const std::string& handle, absl::Duration lease,
@@ -133,6 +139,7 @@ struct ConnectionOptions {
   absl::Duration initial_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(5);
   absl::Duration bulk_probe_timeout = absl::Seconds(1);
+  int bulk_connections = 2;  // 1: a large tensor isn't stored over two connections at once.
   // Told once what a person may want to know, e.g. that the bulk address doesn't answer. May be empty.
   std::function<void(const std::string&)> notice;
 };

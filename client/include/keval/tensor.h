@@ -45,10 +45,14 @@ class Tensor {
   double At(std::int64_t index) const;
 
  private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+
   DType dtype_ = DType::kFloat32;
   std::vector<std::int64_t> shape_ = {0};
   std::size_t size_ = 0;
-  std::unique_ptr<std::byte[]> data_;
+  std::unique_ptr<std::byte, Free> data_;
 };
 
 // Nearest bfloat16, ties to even, as its 16 bits; a NaN stays a NaN.

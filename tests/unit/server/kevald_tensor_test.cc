@@ -115,5 +115,150 @@ TEST_F(KevaldTest, PutIsRefusedForWhatItLiesAbout) {
   EXPECT_TRUE(Put(good, &info, "ann").ok());
 }
 
+// The parts of one tensor of four int32, each brought by a Put of its own.
+class PartsTest : public KevaldTest {
+ protected:
+  static std::vector<v1::PutRequest> Part(std::int64_t begin, const std::string& data,
+                                          const std::string& id = std::string(16, 'u')) {
+    std::vector<v1::PutRequest> messages = GoodPut(v1::DATA_TYPE_INT32, {4}, data);
+    v1::UploadPart* const part = messages[0].mutable_header()->mutable_part();
+    part->set_upload_id(id);
+    part->set_begin(begin);
+    part->set_size(static_cast<std::int64_t>(data.size()));
+    return messages;
+  }
+  grpc::Status PutPart(const std::vector<v1::PutRequest>& messages, v1::TensorInfo* info,
+                       v1::ErrorDetail* detail = nullptr) {
+    info->Clear();
+    return Put(messages, info, "ann", detail);
+  }
+  std::string Read(const std::string& handle, v1::PayloadDigest digest = v1::PAYLOAD_DIGEST_UNSPECIFIED,
+                   v1::PayloadTrailer* trailer = nullptr) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-principal", "ann");
+    v1::GetTensorRequest request;
+    request.set_handle(handle);
+    request.set_digest(digest);
+    auto reader = tensors_->Get(&context, request);
+    std::string read;
+    for (v1::GetTensorResponse message; reader->Read(&message);) {
+      EXPECT_TRUE(message.data().empty() || message.offset() == read.size());
+      read += message.data();
+      if (trailer != nullptr && message.has_trailer()) *trailer = message.trailer();
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+    return read;
+  }
+};
+
+TEST_F(PartsTest, TheLastPartsAnswerNamesTheTensor) {
+  Start();
+  v1::TensorInfo info;
+  ASSERT_TRUE(PutPart(Part(10, "klmnop"), &info).ok());
+  EXPECT_EQ(info.handle(), "");
+  ASSERT_TRUE(PutPart(Part(0, "abcde"), &info).ok());
+  EXPECT_EQ(info.handle(), "");
+  ASSERT_TRUE(PutPart(Part(5, "fghij"), &info).ok());
+  ASSERT_NE(info.handle(), "");
+  EXPECT_EQ(info.sha256(), "");  // Nobody gave it.
+  v1::PayloadTrailer trailer;
+  EXPECT_EQ(Read(info.handle(), v1::PAYLOAD_DIGEST_UNSPECIFIED, &trailer), "abcdefghijklmnop");
+  EXPECT_EQ(trailer.sha256(), Sha256Bytes("abcdefghijklmnop"));
+  EXPECT_EQ(Read(info.handle(), v1::PAYLOAD_DIGEST_XXH3, &trailer), "abcdefghijklmnop");
+  EXPECT_EQ(trailer.xxh3().size(), 16U);
+  EXPECT_EQ(Read(info.handle(), v1::PAYLOAD_DIGEST_NONE), "abcdefghijklmnop");
+}
+
+TEST_F(PartsTest, WhatAPartLiesAboutIsRefusedByName) {
+  Start();
+  v1::TensorInfo info;
+  ASSERT_TRUE(PutPart(Part(4, "efgh"), &info).ok());
+  struct Case {
+    std::string name;
+    std::vector<v1::PutRequest> messages;
+    std::string field;
+  };
+  std::vector<v1::PutRequest> other_spec = Part(0, "ab");
+  other_spec[0].mutable_header()->mutable_spec()->set_dtype(v1::DATA_TYPE_FLOAT32);
+  std::vector<v1::PutRequest> negative = Part(0, "ab");
+  negative[0].mutable_header()->mutable_part()->set_size(-1);
+  std::vector<v1::PutRequest> wraps = Part(1, "ab");
+  wraps[0].mutable_header()->mutable_part()->set_size(INT64_MAX);
+  const std::vector<Case> cases = {
+      {"short id", Part(0, "ab", "id"), "upload_id"},
+      {"before the tensor", Part(-1, "ab"), "part"},
+      {"beyond the tensor", Part(15, "ab"), "part"},
+      {"negative size", negative, "part"},
+      {"size wraps", wraps, "part"},
+      {"overlaps from before", Part(2, "cde"), "part"},
+      {"overlaps from behind", Part(7, "hi"), "part"},
+      {"within", Part(5, "f"), "part"},
+      {"the same again", Part(4, "efgh"), "part"},
+      {"other spec", other_spec, "spec"},
+  };
+  for (const Case& test : cases) {
+    v1::ErrorDetail detail;
+    EXPECT_EQ(PutPart(test.messages, &info, &detail).error_code(), grpc::StatusCode::INVALID_ARGUMENT) << test.name;
+    EXPECT_EQ(detail.field(), test.field) << test.name;
+  }
+  // Refused before it became a part: the upload goes on.
+  ASSERT_TRUE(PutPart(Part(8, "ijklmnop"), &info).ok());
+  ASSERT_TRUE(PutPart(Part(0, "abcd"), &info).ok());
+  EXPECT_NE(info.handle(), "");
+}
+
+TEST_F(PartsTest, APartThatEndsEarlyEndsTheUpload) {
+  Start();
+  v1::TensorInfo info;
+  ASSERT_TRUE(PutPart(Part(0, "abcd"), &info).ok());
+  std::vector<v1::PutRequest> early = Part(4, "efghijklmnop");
+  early[1].mutable_data()->resize(3);
+  EXPECT_EQ(PutPart(early, &info).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  // A part of the same id begins another upload, which lacks the first.
+  ASSERT_TRUE(PutPart(Part(4, "efghijklmnop"), &info).ok());
+  EXPECT_EQ(info.handle(), "");
+}
+
+TEST_F(PartsTest, AFailedPartIsTheOthersAbort) {
+  Start();
+  v1::TensorInfo info;
+  grpc::ClientContext context;
+  context.AddMetadata("x-principal", "ann");
+  const auto writer = tensors_->Put(&context, &info);
+  const std::vector<v1::PutRequest> first = Part(0, "abcdefgh");
+  ASSERT_TRUE(writer->Write(first[0]));
+  std::vector<v1::PutRequest> bad = Part(8, "ijklmnop");
+  bad[1].set_offset(1);
+  // Whichever of the two came first: the other knows of it.
+  v1::TensorInfo ignored;
+  EXPECT_EQ(PutPart(bad, &ignored).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  writer->Write(first[1]);
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  // Begun after the bad one failed, it is the first part of another upload.
+  EXPECT_TRUE(status.error_code() == grpc::StatusCode::ABORTED || (status.ok() && info.handle().empty()))
+      << status.error_message();
+}
+
+TEST_F(PartsTest, Xxh3IsCheckedWhereTheHeaderAnnouncesIt) {
+  Start();
+  v1::TensorInfo info;
+  std::vector<v1::PutRequest> messages = GoodPut(v1::DATA_TYPE_INT32, {1}, "abcd");
+  messages[0].mutable_header()->set_digest(v1::PAYLOAD_DIGEST_XXH3);
+  messages[1].mutable_trailer()->set_xxh3(std::string(16, 'x'));
+  v1::ErrorDetail detail;
+  EXPECT_EQ(PutPart(messages, &info, &detail).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(detail.field(), "xxh3");
+  messages[1].clear_trailer();
+  ASSERT_TRUE(PutPart(messages, &info).ok());
+  ASSERT_EQ(info.xxh3().size(), 16U);
+  EXPECT_EQ(info.sha256(), "");
+  messages[1].mutable_trailer()->set_xxh3(info.xxh3());
+  EXPECT_TRUE(PutPart(messages, &info).ok());
+  messages[0].mutable_header()->clear_digest();
+  EXPECT_EQ(PutPart(messages, &info, &detail).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(detail.field(), "xxh3");
+}
+
 }  // namespace
 }  // namespace keval::server

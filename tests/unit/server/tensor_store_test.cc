@@ -20,7 +20,7 @@ using ::testing::SizeIs;
 
 class TensorStoreTest : public ::testing::Test {
  protected:
-  TensorStoreTest() : store_(MakeOptions()) {}
+  TensorStoreTest() : store_(MakeOptions(), std::make_shared<HostMemoryPool>(0)) {}
 
   TensorStore::Options MakeOptions() {
     TensorStore::Options options;
@@ -34,7 +34,7 @@ class TensorStoreTest : public ::testing::Test {
   std::string Put(const std::string& principal, std::int64_t bytes, absl::Duration lease = absl::ZeroDuration()) {
     absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_.Allocate(bytes);
     EXPECT_TRUE(buffer.ok()) << buffer.status();
-    return store_.Insert(principal, {DType::kFloat32, {bytes / 4}}, *buffer, "digest", lease).handle;
+    return store_.Insert(principal, {DType::kFloat32, {bytes / 4}}, *buffer, {}, lease).handle;
   }
 
   absl::Time now_ = absl::FromUnixSeconds(1'000'000);
