@@ -1,8 +1,6 @@
 // Tensor transfers over loopback: plain TCP, keval with a real kevald, and Arrow Flight where there is pyarrow, in
 // interleaved rounds. Figures are ratios to plain TCP in the same direction, size and round, so that a busy machine
 // slows both; latencies are in microseconds.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -23,13 +21,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/file.h"
 #include "base/large_memory.h"
 #include "base/number.h"
 #include "bench/flight_peer.h"
 #include "bench/measurements.h"
 #include "bench/process_memory.h"
 #include "bench/tcp_peer.h"
+#include "bench/this_program.h"
 #include "keval/client.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
@@ -49,7 +47,7 @@ struct Flags {
   bool json = false;
   bool unix_socket = false;
   std::string python = "python3";
-  std::string kevald;
+  std::string kevald = BesideThisProgram("kevald");
 };
 
 // One of keval's or Flight's transfers, and which of TCP's it is compared with.
@@ -301,16 +299,8 @@ std::string Table(const Json& document) {
   return text;
 }
 
-std::string FolderOfThisProgram() {
-  std::string path(4096, '\0');
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  return path.substr(0, path.rfind('/'));
-}
-
 int Main(int argc, char** argv) {
   Flags flags;
-  flags.kevald = absl::StrCat(FolderOfThisProgram(), "/kevald");
   CLI::App app("Tensor transfers over loopback, as ratios to plain TCP in the same rounds.", "bench_transport");
   app.add_option("--mib", flags.mib, "sizes")->delimiter(',')->check(CLI::Range(1, 1 << 20));
   app.add_option("--rounds", flags.rounds, "for each size; one more comes first, uncounted")

@@ -156,6 +156,27 @@ absl::StatusOr<v1::TensorInfo> ConnectionImpl::PutTensor(const TensorView& tenso
               [&](const Attempt& attempt) { return stub_->Put(attempt, header, *bytes); });
 }
 
+absl::StatusOr<v1::TensorInfo> ConnectionImpl::PutTensorIfNew(const TensorView& tensor, absl::Duration lease,
+                                                              const CallOptions& options) {
+  std::deque<Tensor> copies;
+  const auto bytes = Contiguous("tensor", tensor, &copies);
+  if (!bytes.ok()) return bytes.status();
+  v1::ReuseTensorRequest known;
+  *known.mutable_spec() = ToProto(tensor);
+  known.set_sha256(Sha256Bytes(absl::string_view(reinterpret_cast<const char*>(bytes->data()), bytes->size())));
+  known.set_lease_ms(absl::ToInt64Milliseconds(lease));
+  auto reused = Call(options, Kind::kControl, Repeatable::kNo,
+                     [&](const Attempt& attempt) { return stub_->Reuse(attempt, known); });
+  // An older server doesn't know the call.
+  if (!absl::IsNotFound(reused.status()) && !absl::IsUnimplemented(reused.status())) return reused;
+  v1::PutHeader header;
+  *header.mutable_spec() = known.spec();
+  header.set_lease_ms(known.lease_ms());
+  header.set_digest(v1::PAYLOAD_DIGEST_SHA256);
+  return Call(options, Kind::kLong, Repeatable::kNo,
+              [&](const Attempt& attempt) { return stub_->Put(attempt, header, *bytes); });
+}
+
 absl::StatusOr<Tensor> ConnectionImpl::GetTensor(const std::string& handle, const CallOptions& options) {
   v1::GetTensorRequest request;
   request.set_handle(handle);

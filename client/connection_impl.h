@@ -27,6 +27,8 @@ class ConnectionImpl : public Connection {
                              const CallOptions& options) override;
   absl::StatusOr<v1::TensorInfo> PutTensor(const TensorView& tensor, absl::Duration lease,
                                            const CallOptions& options) override;
+  absl::StatusOr<v1::TensorInfo> PutTensorIfNew(const TensorView& tensor, absl::Duration lease,
+                                                const CallOptions& options) override;
   absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options) override;
   absl::StatusOr<v1::TensorInfo> GetTensorInto(const std::string& handle, absl::Span<std::byte> destination,
                                                const CallOptions& options) override;

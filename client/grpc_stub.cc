@@ -93,6 +93,7 @@ absl::StatusOr<v1::StreamGradientDone> GrpcStub::StreamGradient(const Attempt& a
   auto bulk = GetBulk(attempt);
   v1::GradientRequest request = header;
   if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) request.set_digest(v1::PAYLOAD_DIGEST_XXH3);
+  request.set_interleave(true);
   wire::MemoryLoan loan;
   absl::StatusOr<v1::StreamGradientDone> done;
   {
@@ -181,6 +182,10 @@ absl::Status GrpcStub::Get(const Attempt& attempt, const v1::GetTensorRequest& r
   }
   AttemptContext context(attempt);
   return Explain(RunGet(bulk->channels.front().get(), context, with_digest, allocate));
+}
+
+absl::StatusOr<v1::TensorInfo> GrpcStub::Reuse(const Attempt& attempt, const v1::ReuseTensorRequest& request) {
+  return Unary(attempt, *tensors_, &v1::TensorService::Stub::Reuse, request, v1::TensorInfo());
 }
 
 absl::StatusOr<v1::TensorInfo> GrpcStub::Stat(const Attempt& attempt, const v1::StatTensorRequest& request) {

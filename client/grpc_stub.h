@@ -41,6 +41,7 @@ class GrpcStub : public Stub {
   absl::StatusOr<v1::TensorInfo> Put(const Attempt& attempt, const v1::PutHeader& header, ConstBytes payload) override;
   absl::Status Get(const Attempt& attempt, const v1::GetTensorRequest& request,
                    const AllocateTensor& allocate) override;
+  absl::StatusOr<v1::TensorInfo> Reuse(const Attempt& attempt, const v1::ReuseTensorRequest& request) override;
   absl::StatusOr<v1::TensorInfo> Stat(const Attempt& attempt, const v1::StatTensorRequest& request) override;
   absl::StatusOr<v1::ListTensorsResponse> ListTensors(const Attempt& attempt,
                                                       const v1::ListTensorsRequest& request) override;

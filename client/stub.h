@@ -52,6 +52,7 @@ class Stub {
   using AllocateTensor = std::function<absl::StatusOr<MutableBytes>(const v1::TensorInfo& header)>;
   virtual absl::Status Get(const Attempt& attempt, const v1::GetTensorRequest& request,
                            const AllocateTensor& allocate) = 0;
+  virtual absl::StatusOr<v1::TensorInfo> Reuse(const Attempt& attempt, const v1::ReuseTensorRequest& request) = 0;
   virtual absl::StatusOr<v1::TensorInfo> Stat(const Attempt& attempt, const v1::StatTensorRequest& request) = 0;
   virtual absl::StatusOr<v1::ListTensorsResponse> ListTensors(const Attempt& attempt,
                                                               const v1::ListTensorsRequest& request) = 0;

@@ -1,5 +1,6 @@
 #include "client/tensor_streams.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/support/sync_stream.h>
 
 #include <algorithm>
@@ -47,27 +48,45 @@ bool WritePayload(Stream& stream, const std::vector<ConstBytes>& payload, v1::Pa
   return stream.Write(Sent<Request>{&last, {}}) && stream.WritesDone();
 }
 
-// Puts the frames of an answer where they belong. Not thread-safe.
+// Puts the frames of an answer where they belong: each tensor's in ascending order, whatever comes between them. Not
+// thread-safe.
 class FrameSink {
  public:
-  FrameSink(std::vector<MutableBytes> destinations, v1::PayloadDigest digest)
-      : destinations_(std::move(destinations)), digest_(digest) {}
+  FrameSink(const std::vector<MutableBytes>& destinations, v1::PayloadDigest digest) : digest_(digest) {
+    std::uint64_t begin = 0;
+    for (const MutableBytes& memory : destinations) {
+      if (memory.empty()) continue;
+      tensors_.push_back({begin, memory});
+      begin += memory.size();
+    }
+  }
 
   absl::Status Take(const wire::FrameData& frame) {
-    if (frame.offset != taken_) return absl::DataLossError("the server's frames are out of order");
-    taken_ += frame.size;
+    const auto tensor = std::find_if(tensors_.begin(), tensors_.end(), [&frame](const Destination& candidate) {
+      return frame.offset >= candidate.begin && frame.offset - candidate.begin < candidate.memory.size();
+    });
+    if (tensor == tensors_.end()) return absl::DataLossError("the server sent more bytes than it declared");
+    if (frame.offset - tensor->begin != tensor->filled) {
+      return absl::DataLossError("the server's frames are out of order");
+    }
+    if (frame.size > tensor->memory.size() - tensor->filled) {
+      return absl::DataLossError("the server sent a frame that goes beyond its tensor");
+    }
     for (const absl::string_view piece : frame.pieces) {
-      if (absl::Status status = TakePiece(piece); !status.ok()) return status;
+      std::byte* const to = tensor->memory.data() + tensor->filled;
+      std::memcpy(to, piece.data(), piece.size());
+      digest_.Update(to, piece.size());
+      tensor->filled += piece.size();
     }
     return absl::OkStatus();
   }
 
   // `sha256` and `xxh3` may be empty: not said, or not what this sink computes.
   absl::Status Finish(const std::string& sha256, const std::string& xxh3) {
-    std::uint64_t declared = 0;
-    for (const MutableBytes& destination : destinations_) declared += destination.size();
-    if (taken_ != declared) {
-      return absl::DataLossError(absl::StrCat("the server sent ", taken_, " of ", declared, " bytes"));
+    for (const Destination& tensor : tensors_) {
+      if (tensor.filled == tensor.memory.size()) continue;
+      return absl::DataLossError(
+          absl::StrCat("the server sent ", tensor.filled, " of a tensor's ", tensor.memory.size(), " bytes"));
     }
     const v1::PayloadTrailer mine = digest_.Finish();
     const auto differs = [](const std::string& own, const std::string& servers) {
@@ -80,27 +99,13 @@ class FrameSink {
   }
 
  private:
-  absl::Status TakePiece(absl::string_view piece) {
-    while (!piece.empty()) {
-      while (current_ < destinations_.size() && filled_ == destinations_[current_].size()) {
-        ++current_;
-        filled_ = 0;
-      }
-      if (current_ == destinations_.size()) return absl::DataLossError("the server sent more bytes than it declared");
-      const MutableBytes to = destinations_[current_].subspan(filled_);
-      const std::size_t count = std::min(to.size(), piece.size());
-      std::memcpy(to.data(), piece.data(), count);
-      digest_.Update(to.data(), count);
-      piece.remove_prefix(count);
-      filled_ += count;
-    }
-    return absl::OkStatus();
-  }
+  struct Destination {
+    std::uint64_t begin = 0;  // In the payload.
+    MutableBytes memory;
+    std::size_t filled = 0;
+  };
 
-  std::vector<MutableBytes> destinations_;
-  std::size_t current_ = 0;
-  std::size_t filled_ = 0;  // Of the current destination.
-  std::uint64_t taken_ = 0;
+  std::vector<Destination> tensors_;
   wire::PayloadDigest digest_;
 };
 

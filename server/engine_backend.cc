@@ -1,5 +1,6 @@
 #include "server/engine_backend.h"
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -28,6 +29,19 @@ class EngineBackend final : public GradientBackend {
                                                 const linear_logp::Inputs& inputs,
                                                 const linear_logp::ContinueCheck& check) override {
     return engine_->Gradient(problem, options, want, inputs, check);
+  }
+  absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> Begin(const linear_logp::Problem& problem,
+                                                                      const linear_logp::Options& options,
+                                                                      linear_logp::Want want,
+                                                                      const linear_logp::Inputs& inputs) override {
+    return engine_->Begin(problem, options, want, inputs);
+  }
+  absl::StatusOr<linear_logp::Outputs> AddChunk(linear_logp::ChunkedGradient* gradient,
+                                                const std::byte* hidden) override {
+    return engine_->AddChunk(gradient, hidden);
+  }
+  absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) override {
+    return engine_->Finish(gradient);
   }
   bool Healthy() const override { return engine_->Healthy(); }
 

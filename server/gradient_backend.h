@@ -2,6 +2,7 @@
 #ifndef KEVAL_SERVER_GRADIENT_BACKEND_H_
 #define KEVAL_SERVER_GRADIENT_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,6 +30,13 @@ class GradientBackend {
                                                         const linear_logp::Options& options, linear_logp::Want want,
                                                         const linear_logp::Inputs& inputs,
                                                         const linear_logp::ContinueCheck& check) = 0;
+  virtual absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> Begin(const linear_logp::Problem& problem,
+                                                                              const linear_logp::Options& options,
+                                                                              linear_logp::Want want,
+                                                                              const linear_logp::Inputs& inputs) = 0;
+  virtual absl::StatusOr<linear_logp::Outputs> AddChunk(linear_logp::ChunkedGradient* gradient,
+                                                        const std::byte* hidden) = 0;
+  virtual absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) = 0;
   // False after a sticky device error: the device is lost to this process.
   virtual bool Healthy() const = 0;
 };

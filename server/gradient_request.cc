@@ -104,15 +104,15 @@ std::int64_t Add(std::int64_t a, std::int64_t b) {
 }
 std::int64_t Multiply(std::int64_t a, std::int64_t b) { return CheckedMultiply(a, b).value_or(INT64_MAX); }
 
-std::int64_t ResultBytes(const GradientCall& call) {
-  const linear_logp::Problem& problem = call.problem;
-  const std::int64_t element = DtypeBytes(call);
+void CountResultBytes(GradientCall* call) {
+  const linear_logp::Problem& problem = call->problem;
+  const std::int64_t element = DtypeBytes(*call);
   std::int64_t bytes = Multiply(problem.num_tokens, DTypeSize(problem.LogpDtype()));
-  if (!problem.has_grad_logp) return bytes;
-  if (call.want.hidden) bytes = Add(bytes, Multiply(Multiply(problem.num_tokens, problem.hidden_size), element));
-  if (call.want.weight) bytes = Add(bytes, Multiply(Multiply(problem.vocab_size, problem.hidden_size), element));
-  if (call.want.bias) bytes = Add(bytes, Multiply(problem.vocab_size, element));
-  return bytes;
+  if (call->want.hidden) bytes = Add(bytes, Multiply(Multiply(problem.num_tokens, problem.hidden_size), element));
+  call->token_result_bytes = bytes;
+  if (call->want.weight) bytes = Add(bytes, Multiply(Multiply(problem.vocab_size, problem.hidden_size), element));
+  if (call->want.bias) bytes = Add(bytes, Multiply(problem.vocab_size, element));
+  call->result_bytes = bytes;
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ absl::Status ParseGradientCall(const RequestContext& context, absl::string_view 
   for (const Field& field : fields) {
     if (absl::Status status = CheckInlineBytes(field.name, field.parsed); !status.ok()) return status;
   }
-  call->result_bytes = ResultBytes(*call);
+  CountResultBytes(call);
   if (entrance == Entrance::kUnary && call->result_bytes > context.limits.max_unary_result_bytes) {
     return InvalidField("inputs", absl::StrCat(call->result_bytes, " bytes of results"),
                         absl::StrCat("at most ", context.limits.max_unary_result_bytes,

@@ -34,7 +34,8 @@ struct GradientCall {
   std::vector<AwaitedOperand> awaited;  // In the order of the stream: targets, grad_logp, bias, weight, hidden.
   std::int64_t inline_bytes = 0;
   std::int64_t awaited_bytes = 0;
-  std::int64_t result_bytes = 0;  // logp and the gradients wanted.
+  std::int64_t result_bytes = 0;        // logp and the gradients wanted.
+  std::int64_t token_result_bytes = 0;  // Of them, what each token has: logp and grad_hidden.
 
   GradientCall() = default;
   GradientCall(const GradientCall&) = delete;  // `awaited` points into `inputs`.

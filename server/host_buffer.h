@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/byte_budget.h"
@@ -20,7 +21,8 @@ class HostBuffer {
  public:
   // RESOURCE_EXHAUSTED where the allocator refuses. `bytes` >= 0. The memory comes from `pool` and goes back to it.
   static absl::StatusOr<std::shared_ptr<HostBuffer>> Allocate(const std::shared_ptr<HostMemoryPool>& pool,
-                                                              std::int64_t bytes, ByteBudget::Reservation reservation);
+                                                              std::int64_t bytes,
+                                                              std::vector<ByteBudget::Reservation> reservations);
 
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
@@ -32,9 +34,9 @@ class HostBuffer {
 
  private:
   HostBuffer(std::shared_ptr<HostMemoryPool> pool, HostMemoryPool::Block block, std::int64_t size,
-             ByteBudget::Reservation reservation);
+             std::vector<ByteBudget::Reservation> reservations);
 
-  const ByteBudget::Reservation reservation_;
+  const std::vector<ByteBudget::Reservation> reservations_;
   const std::shared_ptr<HostMemoryPool> pool_;
   HostMemoryPool::Block block_;
   const std::int64_t size_;

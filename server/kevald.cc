@@ -31,6 +31,9 @@ std::int64_t OrQuarterOfMemory(std::int64_t bytes) {
 TensorStore::Options StoreOptions(const ServerOptions& options) {
   TensorStore::Options store;
   store.max_bytes = OrQuarterOfMemory(options.max_stored_tensor_bytes);
+  if (options.max_stored_tensor_bytes_per_caller > 0) {
+    store.max_bytes_per_principal = options.max_stored_tensor_bytes_per_caller;
+  }
   store.default_lease = absl::Seconds(options.default_lease_seconds);
   store.max_lease = absl::Seconds(options.max_lease_seconds);
   return store;
@@ -151,13 +154,19 @@ void Kevald::MakeHandlers(const Platform& platform, const v1::ServerInfo& info) 
   contract_handler_ = std::make_unique<ContractHandler>(device_table_.get(), &variants_, platform.collectors);
   tensor_handler_ = std::make_unique<TensorHandler>(&tensor_store_);
   server_info_handler_ = std::make_unique<ServerInfoHandler>(
-      info, device_table_.get(), state_.get(), &request_bytes_, [store = job_store_.get()](v1::QueueInfo* queue) {
+      info, device_table_.get(), state_.get(), &request_bytes_, [this, store = job_store_.get()](v1::ServerInfo* info) {
         const auto count = [store](v1::BenchmarkJob::State state) {
           const absl::StatusOr<std::vector<StoredJob>> jobs = store->JobsInState(state);
           return jobs.ok() ? static_cast<std::int64_t>(jobs->size()) : 0;  // Information never fails.
         };
-        queue->set_running_jobs(count(v1::BenchmarkJob::RUNNING));
-        queue->set_queued_jobs(count(v1::BenchmarkJob::QUEUED));
+        info->mutable_queue()->set_running_jobs(count(v1::BenchmarkJob::RUNNING));
+        info->mutable_queue()->set_queued_jobs(count(v1::BenchmarkJob::QUEUED));
+        const TensorStore::Usage usage = tensor_store_.usage();
+        v1::TensorStoreInfo* const tensors = info->mutable_tensor_store();
+        tensors->set_used_bytes(usage.used_bytes);
+        tensors->set_expired_bytes(usage.expired_bytes);
+        tensors->set_tensors(usage.tensors);
+        tensors->set_idle_bytes(host_memory_->kept_bytes());
       });
 }
 
@@ -186,6 +195,8 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
   limits->set_max_queued_requests(options_.max_queued_requests);
   limits->set_max_queued_bytes(request_bytes_.limit());
   limits->set_max_stored_tensor_bytes(tensor_store_.max_bytes());
+  limits->set_max_stored_tensor_bytes_per_caller(
+      std::min(tensor_store_.max_bytes(), tensor_store_.options().max_bytes_per_principal));
   limits->set_default_lease_ms(options_.default_lease_seconds * 1000);
   limits->set_max_lease_ms(options_.max_lease_seconds * 1000);
   limits->set_max_series(options_.max_series);

@@ -13,14 +13,11 @@
 #include "core/linear_logp/chunk_plan.h"
 #include "server/host_buffer.h"
 #include "server/proto_convert.h"
-#include "wire/payload_digest.h"
 
 namespace keval::server {
 namespace {
 
 using linear_logp::HostTensor;
-
-absl::Status Broken() { return absl::CancelledError("the caller has gone"); }
 
 absl::StatusOr<std::int64_t> TensorBytes(const HostTensor& tensor) { return NumBytes("result", tensor.spec); }
 
@@ -172,9 +169,41 @@ absl::StatusOr<v1::GradientResponse> LinearLogpHandler::Gradient(const CallConte
   return response;
 }
 
+std::optional<linear_logp::ChunkPlan> LinearLogpHandler::PlanChunks(const GradientCall& request) const {
+  const bool awaits_hidden = !request.awaited.empty() && request.awaited.back().field == "hidden";
+  const linear_logp::Problem& problem = request.problem;
+  if (!awaits_hidden || problem.num_tokens == 0) return std::nullopt;
+  for (const linear_logp::VariantDescription& variant : *context_.variants) {
+    if (variant.name != request.options.variant || !variant.takes_chunks) continue;
+    // Can't fail for a problem that was validated.
+    const auto plan = linear_logp::MakeChunkPlan(problem.num_tokens, problem.hidden_size, problem.vocab_size,
+                                                 request.options.chunk_elems);
+    if (plan.ok()) return *plan;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<PayloadSegment>> LinearLogpHandler::MakeSegments(GradientStream* stream) const {
+  std::vector<PayloadSegment> segments;
+  for (const AwaitedOperand& awaited : stream->call_.awaited) {
+    if (stream->pipeline_ != nullptr && awaited.field == "hidden") {
+      segments.push_back({awaited.field, nullptr, awaited.bytes,
+                          [pipeline = stream->pipeline_.get()](auto piece) { return pipeline->TakeHidden(piece); }});
+      continue;
+    }
+    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = HostBuffer::Allocate(memory_, awaited.bytes, {});
+    if (!buffer.ok()) return buffer.status();
+    awaited.tensor->data = (*buffer)->data();
+    awaited.tensor->owner = *buffer;
+    segments.push_back({awaited.field, (*buffer)->data(), awaited.bytes});
+  }
+  return segments;
+}
+
 absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(const CallContext& call,
                                                                                const v1::StreamGradientRequest& first,
-                                                                               const wire::FrameData& data) {
+                                                                               const wire::FrameData& data,
+                                                                               GradientSender::Send send) {
   if (!first.has_header()) return InvalidField("header", "absent", "in the first message");
   auto stream = absl::WrapUnique(new GradientStream());
   stream->header_ = first.header();  // Kept: inline operands are read where they lie.
@@ -185,77 +214,58 @@ absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(c
     return status;
   }
   // One reservation for all, so that two large requests can't each hold half and wait for the other's.
-  const std::int64_t kept = parsed.inline_bytes + parsed.result_bytes;
+  const bool interleave = stream->header_.interleave();
+  const std::optional<linear_logp::ChunkPlan> plan = PlanChunks(parsed);
+  std::vector<std::int64_t> parts = {parsed.inline_bytes, parsed.awaited_bytes, parsed.result_bytes};
+  if (plan.has_value()) {
+    parts.push_back(GradientPipeline::MemoryBytes(parsed, *plan, interleave));
+    parts.push_back(-parsed.awaited.back().bytes);
+    if (interleave) parts.push_back(-parsed.token_result_bytes);
+  }
   std::int64_t all = 0;
-  if (__builtin_add_overflow(kept, parsed.awaited_bytes, &all)) all = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t part : parts) {
+    if (__builtin_add_overflow(all, part, &all)) all = std::numeric_limits<std::int64_t>::max();
+  }
   absl::StatusOr<ByteBudget::Reservation> reservation = request_bytes_->Reserve(all);
   if (!reservation.ok()) return reservation.status();
   stream->reservation_ = std::make_shared<ByteBudget::Reservation>(*std::move(reservation));
-  std::vector<PayloadSegment> segments;
-  std::optional<std::size_t> targets;
-  for (const AwaitedOperand& awaited : parsed.awaited) {
-    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = HostBuffer::Allocate(memory_, awaited.bytes, {});
-    if (!buffer.ok()) return buffer.status();
-    awaited.tensor->data = (*buffer)->data();
-    awaited.tensor->owner = *buffer;
-    if (awaited.field == "targets") targets = segments.size();
-    segments.push_back({awaited.field, (*buffer)->data(), awaited.bytes});
+  stream->sender_ =
+      std::make_unique<GradientSender>(call, parsed, stream->header_.digest(), stream->reservation_, std::move(send));
+  if (plan.has_value()) {
+    auto pipeline = GradientPipeline::Create(call, parsed, *plan, interleave, stream->sender_.get(), memory_);
+    if (!pipeline.ok()) return pipeline.status();
+    stream->pipeline_ = *std::move(pipeline);
   }
+  absl::StatusOr<std::vector<PayloadSegment>> segments = MakeSegments(stream.get());
+  if (!segments.ok()) return segments.status();
+  const bool awaits_targets = !segments->empty() && segments->front().name == "targets";  // They are the first.
   stream->receiver_ = std::make_unique<PayloadReceiver>(
-      std::move(segments), stream->header_.digest(), [call = &stream->call_, targets](std::size_t segment) {
-        return segment == targets ? CheckTargets(*call) : absl::OkStatus();
+      *std::move(segments), stream->header_.digest(), [call = &parsed, awaits_targets](std::size_t segment) {
+        return awaits_targets && segment == 0 ? CheckTargets(*call) : absl::OkStatus();
       });
   if (absl::Status status = stream->Take(first, data); !status.ok()) return status;
   return stream;
 }
 
-absl::Status LinearLogpHandler::FinishStream(
-    const CallContext& call, GradientStream* stream,
-    absl::FunctionRef<bool(const v1::StreamGradientResponse&, const wire::Payload&)> send) {
+absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientStream* stream) {
   if (absl::Status status = stream->receiver_->Finish(); !status.ok()) return status;
+  if (stream->pipeline_ != nullptr) return stream->pipeline_->Finish();
   absl::StatusOr<Computed> computed = Compute(call, stream->call_);
   if (!computed.ok()) return computed.status();
   stream->receiver_.reset();
   stream->call_.inputs = {};  // A slow reader holds the results alone.
   const linear_logp::Outputs& outputs = computed->outputs;
-
-  v1::StreamGradientResponse message;
-  std::vector<const HostTensor*> tensors;
-  const auto announce = [&](const HostTensor& tensor, v1::Operand* operand) {
-    *operand->mutable_spec() = ToProto(tensor.spec);
-    tensors.push_back(&tensor);
+  GradientSender& sender = *stream->sender_;
+  absl::Status status = sender.Start();
+  const auto send = [&](ResultTensor which, const std::optional<HostTensor>& tensor) {
+    if (status.ok() && tensor.has_value()) status = sender.Tensor(which, *tensor);
   };
-  v1::GradientResponse* const header = message.mutable_header();
-  announce(outputs.logp, header->mutable_logp());
-  if (outputs.grad_hidden.has_value()) announce(*outputs.grad_hidden, header->mutable_grad_hidden());
-  if (outputs.grad_weight.has_value()) announce(*outputs.grad_weight, header->mutable_grad_weight());
-  if (outputs.grad_bias.has_value()) announce(*outputs.grad_bias, header->mutable_grad_bias());
-  if (!send(message, {})) return Broken();
-
-  message.Clear();
-  wire::PayloadDigest digest(stream->header_.digest());
-  std::uint64_t offset = 0;
-  for (const HostTensor* tensor : tensors) {
-    absl::StatusOr<std::int64_t> size = TensorBytes(*tensor);
-    if (!size.ok()) return size.status();
-    // Bytes that gRPC holds beyond the call stay counted.
-    using Held = std::pair<std::shared_ptr<ByteBudget::Reservation>, std::shared_ptr<const void>>;
-    const auto owner = std::make_shared<const Held>(stream->reservation_, tensor->owner);
-    const absl::Span<const std::byte> bytes(tensor->data, static_cast<std::size_t>(*size));
-    for (std::size_t at = 0; at < bytes.size(); at += wire::kSentFrameBytes) {
-      if (absl::Status status = call.check(); !status.ok()) return status;
-      const absl::Span<const std::byte> frame = bytes.subspan(at, wire::kSentFrameBytes);
-      digest.Update(frame.data(), frame.size());
-      if (!send(message, {offset, frame, owner})) return Broken();
-      offset += frame.size();
-    }
-  }
-  const v1::PayloadTrailer trailer = digest.Finish();
-  message.mutable_done()->set_sha256(trailer.sha256());
-  message.mutable_done()->set_xxh3(trailer.xxh3());
-  *message.mutable_done()->mutable_dispatch() = ToProto(outputs.dispatch);
-  *message.mutable_done()->mutable_timing() = ToProto(computed->timing);
-  return send(message, {}) ? absl::OkStatus() : Broken();
+  send(ResultTensor::kLogp, outputs.logp);
+  send(ResultTensor::kGradHidden, outputs.grad_hidden);
+  send(ResultTensor::kGradWeight, outputs.grad_weight);
+  send(ResultTensor::kGradBias, outputs.grad_bias);
+  if (!status.ok()) return status;
+  return sender.Done(outputs.dispatch, computed->timing);
 }
 
 }  // namespace keval::server

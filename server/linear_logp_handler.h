@@ -4,17 +4,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/linear_logp/chunk_plan.h"
 #include "core/linear_logp/engine.h"
 #include "keval/v1/linear_logp.pb.h"
 #include "server/byte_budget.h"
 #include "server/call_context.h"
+#include "server/gradient_pipeline.h"
 #include "server/gradient_request.h"
+#include "server/gradient_sender.h"
 #include "server/host_memory_pool.h"
 #include "server/tensor_frames.h"
 #include "wire/frame.h"
@@ -27,6 +30,7 @@ class GradientStream {
  public:
   // The next message after the header, or what the header's own message carries beside it. INVALID_ARGUMENT: a second
   // header; anything after the trailer; frames as FrameAssembler::Add; targets out of range, as soon as they are in.
+  // Waits while hidden comes faster than it is computed on and its gradient read; errors of the computing.
   absl::Status Take(const v1::StreamGradientRequest& message, const wire::FrameData& data) {
     return receiver_->Take(message, data);
   }
@@ -38,7 +42,10 @@ class GradientStream {
   std::shared_ptr<ByteBudget::Reservation> reservation_;  // Shared by what is still being sent.
   v1::GradientRequest header_;
   GradientCall call_;
+  std::unique_ptr<GradientSender> sender_;
   std::unique_ptr<PayloadReceiver> receiver_;
+  // Null where the variant needs all tokens at once, or hidden is here already. Last: its threads use all of the above.
+  std::unique_ptr<GradientPipeline> pipeline_;
 };
 
 // Error codes are those of linear_logp.proto. Thread-safe; owns nothing it is given, all of which must outlive it.
@@ -52,14 +59,15 @@ class LinearLogpHandler {
   absl::StatusOr<v1::ForwardResponse> Forward(const CallContext& call, const v1::ForwardRequest& request);
   absl::StatusOr<v1::GradientResponse> Gradient(const CallContext& call, const v1::GradientRequest& request);
 
-  // `first` must hold the header; what came with it goes to Take. Everything that a header can be refused for is.
+  // `first` must hold the header; what came with it goes to Take. Everything that a header can be refused for is. Where
+  // tokens can come a chunk at a time they are computed on as they come, and sent meanwhile where the header allows it,
+  // from another thread. `send` returns false when the stream has broken. `call` must outlive the stream.
   absl::StatusOr<std::unique_ptr<GradientStream>> StartStream(const CallContext& call,
                                                               const v1::StreamGradientRequest& first,
-                                                              const wire::FrameData& data);
-  // After the peer's last message: computes, then sends header, frames of 1 MiB and `done`. `send` returns false when
-  // the stream has broken: CANCELLED.
-  absl::Status FinishStream(const CallContext& call, GradientStream* stream,
-                            absl::FunctionRef<bool(const v1::StreamGradientResponse&, const wire::Payload&)> send);
+                                                              const wire::FrameData& data, GradientSender::Send send);
+  // After the peer's last message: computes what is left to compute, then sends header, frames of 1 MiB and `done`, or
+  // what is left of them. CANCELLED when the stream has broken.
+  absl::Status FinishStream(const CallContext& call, GradientStream* stream);
 
  private:
   struct Computed {
@@ -67,6 +75,10 @@ class LinearLogpHandler {
     Executor::Timing timing;
   };
   absl::StatusOr<Computed> Compute(const CallContext& call, const GradientCall& request);
+  // The plan of a request whose hidden comes in the stream to a variant that takes it in chunks.
+  std::optional<linear_logp::ChunkPlan> PlanChunks(const GradientCall& request) const;
+  // Memory for what is awaited, and where its bytes go.
+  absl::StatusOr<std::vector<PayloadSegment>> MakeSegments(GradientStream* stream) const;
 
   const RequestContext context_;
   ByteBudget* const request_bytes_;

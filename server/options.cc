@@ -34,6 +34,8 @@ ABSL_FLAG(std::string, worker_program, "", "path of keval-worker; default: besid
 ABSL_FLAG(int, max_queued_requests, 64, "requests that may wait for a device");
 ABSL_FLAG(std::int64_t, max_queued_bytes, 0, "bytes of requests in flight; 0: a quarter of the machine's memory");
 ABSL_FLAG(std::int64_t, max_stored_tensor_bytes, 0, "bytes of stored tensors; 0: a quarter of the machine's memory");
+ABSL_FLAG(std::int64_t, max_stored_tensor_bytes_per_caller, 0,
+          "bytes of one principal's stored tensors; 0: no limit of its own");
 ABSL_FLAG(std::int64_t, default_lease_seconds, 3600, "lease of a stored tensor that asks for none");
 ABSL_FLAG(std::int64_t, max_lease_seconds, 86400, "longest lease of a stored tensor");
 ABSL_FLAG(int, max_threads, 256, "threads that answer calls");
@@ -183,6 +185,7 @@ absl::Status SetLimits(ServerOptions* options) {
   options->max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
   options->max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
   options->max_stored_tensor_bytes = absl::GetFlag(FLAGS_max_stored_tensor_bytes);
+  options->max_stored_tensor_bytes_per_caller = absl::GetFlag(FLAGS_max_stored_tensor_bytes_per_caller);
   options->default_lease_seconds = absl::GetFlag(FLAGS_default_lease_seconds);
   options->max_lease_seconds = absl::GetFlag(FLAGS_max_lease_seconds);
   options->max_threads = absl::GetFlag(FLAGS_max_threads);
@@ -201,6 +204,8 @@ absl::Status SetLimits(ServerOptions* options) {
   status.Update(CheckRange("--max_queued_requests", options->max_queued_requests, 1, 1000000));
   status.Update(CheckRange<std::int64_t>("--max_queued_bytes", options->max_queued_bytes, 0, kMostBytes));
   status.Update(CheckRange<std::int64_t>("--max_stored_tensor_bytes", options->max_stored_tensor_bytes, 0, kMostBytes));
+  status.Update(CheckRange<std::int64_t>("--max_stored_tensor_bytes_per_caller",
+                                         options->max_stored_tensor_bytes_per_caller, 0, kMostBytes));
   status.Update(CheckRange<std::int64_t>("--max_lease_seconds", options->max_lease_seconds, 1, kYearSeconds));
   status.Update(CheckRange<std::int64_t>("--default_lease_seconds", options->default_lease_seconds, 1,
                                          std::max<std::int64_t>(options->max_lease_seconds, 1)));

@@ -5,12 +5,12 @@
 namespace keval::server {
 
 ServerInfoHandler::ServerInfoHandler(v1::ServerInfo fixed, const DeviceTable* devices, const ServingState* state,
-                                     const ByteBudget* request_bytes, std::function<void(v1::QueueInfo*)> count_jobs)
+                                     const ByteBudget* request_bytes, std::function<void(v1::ServerInfo*)> fill_rest)
     : fixed_(std::move(fixed)),
       devices_(devices),
       state_(state),
       request_bytes_(request_bytes),
-      count_jobs_(std::move(count_jobs)) {}
+      fill_rest_(std::move(fill_rest)) {}
 
 v1::ServerInfo ServerInfoHandler::Get() const {
   v1::ServerInfo info = fixed_;
@@ -26,7 +26,7 @@ v1::ServerInfo ServerInfoHandler::Get() const {
   }
   info.mutable_queue()->set_queued_requests(queued);
   info.mutable_queue()->set_queued_bytes(request_bytes_->used());
-  if (count_jobs_) count_jobs_(info.mutable_queue());
+  if (fill_rest_) fill_rest_(&info);
   return info;
 }
 

@@ -15,10 +15,10 @@ namespace keval::server {
 // Thread-safe; does not own what it is given, all of which must outlive it.
 class ServerInfoHandler {
  public:
-  // `fixed`: everything that stays as it is; the rest is asked for each time. `count_jobs` fills running_jobs and
-  // queued_jobs.
+  // `fixed`: everything that stays as it is; the rest is asked for each time. `fill_rest` fills what the jobs and the
+  // tensor store know: running_jobs, queued_jobs, tensor_store.
   ServerInfoHandler(v1::ServerInfo fixed, const DeviceTable* devices, const ServingState* state,
-                    const ByteBudget* request_bytes, std::function<void(v1::QueueInfo*)> count_jobs);
+                    const ByteBudget* request_bytes, std::function<void(v1::ServerInfo*)> fill_rest);
 
   v1::ServerInfo Get() const;
 
@@ -30,7 +30,7 @@ class ServerInfoHandler {
   const DeviceTable* const devices_;
   const ServingState* const state_;
   const ByteBudget* const request_bytes_;
-  const std::function<void(v1::QueueInfo*)> count_jobs_;
+  const std::function<void(v1::ServerInfo*)> fill_rest_;
   std::atomic<int> bulk_port_{0};
 };
 

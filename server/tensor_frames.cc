@@ -11,8 +11,13 @@ namespace keval::server {
 
 FrameAssembler::FrameAssembler(std::vector<PayloadSegment> segments, OnComplete on_complete, v1::PayloadDigest digest)
     : segments_(std::move(segments)), on_complete_(std::move(on_complete)) {
-  if (digest == v1::PAYLOAD_DIGEST_XXH3) running_.emplace(digest);
-  for (const PayloadSegment& segment : segments_) total_ += segment.size;
+  bool kept = true;
+  for (const PayloadSegment& segment : segments_) {
+    total_ += segment.size;
+    kept = kept && !segment.sink;
+  }
+  const bool wanted_later = digest != v1::PAYLOAD_DIGEST_XXH3 && digest != v1::PAYLOAD_DIGEST_NONE;
+  if (!kept || !wanted_later) running_.emplace(digest);
 }
 
 absl::Status FrameAssembler::Add(std::uint64_t offset, absl::Span<const absl::string_view> pieces) {
@@ -38,10 +43,14 @@ absl::Status FrameAssembler::Add(std::uint64_t offset, absl::Span<const absl::st
                         absl::StrCat("within one tensor: ", segment.name, " ends after ",
                                      segment.size - segment_received_, " of them"));
   }
-  std::byte* to = segment.data + segment_received_;
+  std::byte* to = segment.data == nullptr ? nullptr : segment.data + segment_received_;
   for (const absl::string_view piece : pieces) {
+    if (running_.has_value()) running_->Update(piece.data(), piece.size());
+    if (segment.sink) {
+      if (absl::Status status = segment.sink(piece); !status.ok()) return status;
+      continue;
+    }
     std::memcpy(to, piece.data(), piece.size());
-    if (running_.has_value()) running_->Update(to, piece.size());
     to += piece.size();
   }
   received_ += size;

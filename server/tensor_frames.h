@@ -21,11 +21,13 @@ namespace keval::server {
 
 inline constexpr std::int64_t kMaxFrameBytes = std::int64_t{4} << 20;
 
-// One tensor's place in the payload. `name` is the field that a refusal names.
+// One tensor's place in the payload: memory for all of it, or a function that takes its bytes in order and may wait.
+// `name` is the field that a refusal names.
 struct PayloadSegment {
   std::string name;
   std::byte* data = nullptr;
   std::int64_t size = 0;
+  std::function<absl::Status(absl::string_view piece)> sink = {};
 };
 
 // The payload is the segments' concatenation; see proto/keval/v1/tensor.proto. Does not own the memory. Not
@@ -39,14 +41,14 @@ class FrameAssembler {
                           v1::PayloadDigest digest = v1::PAYLOAD_DIGEST_UNSPECIFIED);
 
   // INVALID_ARGUMENT: `offset` isn't where the payload stands; the data is larger than a frame may be, goes beyond the
-  // payload, or reaches over two tensors. Nothing is copied then.
+  // payload, or reaches over two tensors: nothing is copied then. A sink's error.
   absl::Status Add(std::uint64_t offset, absl::Span<const absl::string_view> pieces);
 
   // INVALID_ARGUMENT naming the first tensor that lacks bytes; or (field "sha256" or "xxh3") a digest in `trailer` that
   // isn't the payload's, has another length, or was not announced.
   absl::Status Finish(const v1::PayloadTrailer& trailer);
 
-  // Of the whole payload: XXH3 where that was announced, otherwise SHA-256. REQUIRES that Finish has succeeded.
+  // Of the whole payload: what was announced, by default SHA-256. REQUIRES that Finish has succeeded.
   const v1::PayloadTrailer& Digest();
 
  private:
@@ -54,7 +56,8 @@ class FrameAssembler {
 
   const std::vector<PayloadSegment> segments_;
   const OnComplete on_complete_;
-  // XXH3 follows the bytes while they are in the cache; SHA-256 is computed at the end, where it is wanted at all.
+  // XXH3 follows the bytes while they are in the cache; SHA-256 is computed at the end, where it is wanted at all,
+  // unless a sink has taken the bytes away by then.
   std::optional<wire::PayloadDigest> running_;
   std::optional<v1::PayloadTrailer> digest_;
   std::int64_t total_ = 0;

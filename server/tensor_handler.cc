@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<TensorUpload>> TensorHandler::StartPut(const Call
     if (!share.ok()) return share.status();
     upload = absl::WrapUnique(new TensorUpload(*std::move(spec), header.digest(), part.size(), *std::move(share)));
   } else {
-    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_->Allocate(*bytes);
+    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_->Allocate(call.principal, *bytes);
     if (!buffer.ok()) return buffer.status();
     upload = absl::WrapUnique(new TensorUpload(*std::move(spec), *lease, header.digest(), *std::move(buffer)));
   }
@@ -98,6 +98,19 @@ absl::StatusOr<v1::TensorInfo> TensorHandler::FinishPut(const CallContext& call,
   if (absl::Status status = call.check(); !status.ok()) return status;
   return ToProto(
       store_->Insert(call.principal, upload->spec_, upload->buffer_, {digest.sha256(), digest.xxh3()}, upload->lease_));
+}
+
+absl::StatusOr<v1::TensorInfo> TensorHandler::Reuse(const CallContext& call, const v1::ReuseTensorRequest& request) {
+  absl::StatusOr<TensorSpec> spec = FromProto("spec", request.spec());
+  if (!spec.ok()) return spec.status();
+  if (request.sha256().size() != 32) {
+    return InvalidField("sha256", absl::StrCat(request.sha256().size(), " bytes"), "32 bytes");
+  }
+  absl::StatusOr<absl::Duration> lease = ParseLease(request.lease_ms());
+  if (!lease.ok()) return lease.status();
+  absl::StatusOr<StoredTensor> tensor = store_->Reuse(call.principal, *spec, request.sha256(), *lease);
+  if (!tensor.ok()) return tensor.status();
+  return ToProto(*tensor);
 }
 
 absl::Status TensorHandler::Get(

@@ -49,6 +49,8 @@ class TensorHandler {
                                                          const wire::FrameData& data);
   absl::StatusOr<v1::TensorInfo> FinishPut(const CallContext& call, TensorUpload* upload);
 
+  absl::StatusOr<v1::TensorInfo> Reuse(const CallContext& call, const v1::ReuseTensorRequest& request);
+
   // `send` returns false when the stream has broken: CANCELLED. The payload is of the tensor's own memory.
   absl::Status Get(const CallContext& call, const v1::GetTensorRequest& request,
                    absl::FunctionRef<bool(const v1::GetTensorResponse& message, const wire::Payload& payload)> send);

@@ -75,7 +75,7 @@ absl::StatusOr<std::shared_ptr<TensorUploads::Upload>> TensorUploads::FindOrBegi
     if (absl::Status status = Reserve(upload.get(), part); !status.ok()) return status;
     uploads_.emplace(key, upload);
   }
-  absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_->Allocate(part.bytes);  // Not under the lock.
+  absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_->Allocate(key.first, part.bytes);  // Not under the lock.
   MutexLock lock(&mutex_);
   changed_.SignalAll();
   if (!buffer.ok()) {

@@ -46,13 +46,12 @@ class PayloadDigest::Xxh3Hash final : public Hash {
 
 std::unique_ptr<PayloadDigest::Hash> PayloadDigest::MakeHash(v1::PayloadDigest kind) {
   switch (kind) {
-    case v1::PAYLOAD_DIGEST_UNSPECIFIED:
-    case v1::PAYLOAD_DIGEST_SHA256:
-      return std::make_unique<Sha256Hash>();
     case v1::PAYLOAD_DIGEST_XXH3:
       return std::make_unique<Xxh3Hash>();
-    default:
+    case v1::PAYLOAD_DIGEST_NONE:
       return nullptr;
+    default:
+      return std::make_unique<Sha256Hash>();
   }
 }
 

@@ -13,7 +13,7 @@ namespace keval::wire {
 // Incremental. Not thread-safe.
 class PayloadDigest {
  public:
-  // UNSPECIFIED is SHA256. NONE, and a value that this version doesn't know, computes nothing.
+  // UNSPECIFIED, and a value that this version doesn't know, is SHA256. NONE computes nothing.
   explicit PayloadDigest(v1::PayloadDigest kind);
   ~PayloadDigest();
   PayloadDigest(const PayloadDigest&) = delete;

@@ -46,7 +46,7 @@ int Answer(const Session& session, const absl::StatusOr<v1::TensorInfo>& info) {
 int Put(const Session& session, const Client& client, const TensorFlags& flags) {
   const auto tensor = ReadOneTensor(flags.files.front(), flags.name, flags.dtype);
   if (!tensor.ok()) return Complain(tensor.status(), session.json);
-  return Answer(session, client.PutTensor(tensor->tensor.view(), flags.lease, session.Options()));
+  return Answer(session, client.PutTensorIfNew(tensor->tensor.view(), flags.lease, session.Options()));
 }
 
 int Get(const Session& session, const Client& client, const TensorFlags& flags) {
@@ -142,7 +142,9 @@ void AddTensors(CLI::App* app, Action* action) {
   tensors->require_subcommand(1)->fallthrough();
   const auto flags = std::make_shared<TensorFlags>();
 
-  CLI::App* const put = AddRemote(tensors, "put", "store a tensor; prints its handle", flags, action, &Put);
+  CLI::App* const put =
+      AddRemote(tensors, "put", "store a tensor, sending it only where the server lacks its bytes; prints its handle",
+                flags, action, &Put);
   put->add_option("FILE", flags->files, ".safetensors or .npy")->required()->expected(1);
   put->add_option("--name", flags->name, "which tensor, where the file has several");
   AddSeconds(put, "--lease_seconds", &flags->lease, "how long the server keeps it; default the server's");

@@ -13,6 +13,7 @@ std::unique_ptr<Variant> MakePortableAddmm();
 std::unique_ptr<Variant> MakeMaterialized();
 
 // Dispatch::path of the two ways into the weight-gradient table.
+inline constexpr char kForwardPath[] = "chunked logits";
 inline constexpr char kMatmulThenAddPath[] = "matmul, then add";
 inline constexpr char kAddmmInPlacePath[] = "addmm_ in place";
 

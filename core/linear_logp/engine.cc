@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <new>
@@ -24,6 +26,7 @@
 #include "core/linear_logp/host_memory.h"
 #include "core/linear_logp/host_tensor.h"
 #include "core/linear_logp/numerics.h"
+#include "core/linear_logp/portable.h"
 #include "core/linear_logp/variant.h"
 
 namespace keval::linear_logp {
@@ -51,9 +54,9 @@ std::int64_t Bytes(std::initializer_list<std::int64_t> dimensions, DType dtype) 
   return SaturatingProduct({SaturatingProduct(dimensions), DTypeSize(dtype)});
 }
 
+// All but hidden.
 VariantInputs InputsOnDevice(const Problem& problem, const Inputs& inputs, c10::Device device) {
   VariantInputs result;
-  result.hidden = ToDevice(inputs.hidden, {problem.num_tokens, problem.hidden_size}, device);
   result.weight = ToDevice(inputs.weight, {problem.vocab_size, problem.hidden_size}, device);
   if (problem.has_bias) result.bias = ToDevice(*inputs.bias, {problem.vocab_size}, device);
   result.targets = ToDevice(inputs.targets, {problem.num_tokens}, device).to(at::kLong);
@@ -186,7 +189,8 @@ struct Engine::State {
     const c10::Device torch_device = TorchDevice(device);
     const c10::OptionalDeviceGuard device_guard(torch_device);
     const AutocastScope autocast(torch_device.type(), options.autocast);
-    const VariantInputs on_device = InputsOnDevice(problem, inputs, torch_device);
+    VariantInputs on_device = InputsOnDevice(problem, inputs, torch_device);
+    on_device.hidden = ToDevice(inputs.hidden, {problem.num_tokens, problem.hidden_size}, torch_device);
     Outputs outputs;
     outputs.logp = ToHost(choice.variant->Forward(on_device, options, check, &outputs.dispatch), problem.leading_shape);
     if (problem.has_grad_logp) {
@@ -199,12 +203,115 @@ struct Engine::State {
       }
       if (gradients.grad_bias.defined()) outputs.grad_bias = ToHost(gradients.grad_bias, {problem.vocab_size});
     }
-    outputs.dispatch.requested_variant = options.variant;
-    if (!choice.declined.empty()) {
-      outputs.dispatch.reason = choice.declined;
-      outputs.dispatch.fallback = true;
-    }
+    NameRequested(choice, options, &outputs.dispatch);
     return outputs;
+  }
+
+  static void NameRequested(const Choice& choice, const Options& options, Dispatch* dispatch) {
+    dispatch->requested_variant = options.variant;
+    if (choice.declined.empty()) return;
+    dispatch->reason = choice.declined;
+    dispatch->fallback = true;
+  }
+
+  // Begin's, AddChunk's and Finish's common frame.
+  struct Chunked final : ChunkedGradient {
+    Choice choice;
+    Problem problem;
+    Options options;
+    Want want;
+    ChunkPlan plan;
+    std::int64_t needed = 0;
+    std::int64_t next = 0;  // The first token of the next chunk.
+    VariantInputs inputs;   // Of all tokens; no hidden; weight and bias as GEMM operands.
+    GradientTables tables;
+    Dispatch dispatch;
+  };
+
+  template <typename Work>
+  absl::StatusOr<Outputs> OnDevice(const Chunked& gradient, const Work& work) {
+    if (!healthy) return lost;
+    return Guarded(gradient.needed, [&] {
+      const c10::Device torch_device = TorchDevice(device);
+      const c10::OptionalDeviceGuard device_guard(torch_device);
+      const AutocastScope autocast(torch_device.type(), gradient.options.autocast);
+      const at::NoGradGuard no_grad;
+      return work(torch_device);
+    });
+  }
+
+  absl::StatusOr<std::unique_ptr<ChunkedGradient>> Begin(const Problem& problem, const Options& options, Want want,
+                                                         const Inputs& inputs) {
+    if (!healthy) return lost;
+    const auto plan = MakeChunkPlan(problem.num_tokens, problem.hidden_size, problem.vocab_size, options.chunk_elems);
+    if (!plan.ok()) return plan.status();
+    const absl::StatusOr<Choice> choice = Choose(problem, options);
+    if (!choice.ok()) return choice.status();
+    if (!choice->variant->Describe().takes_chunks || problem.num_tokens == 0) return nullptr;
+    absl::Status status = ValidateTargets(problem, inputs.targets.data);
+    if (!status.ok()) return status;
+    auto gradient = std::make_unique<Chunked>();
+    gradient->choice = *choice;
+    gradient->problem = problem;
+    gradient->options = options;
+    gradient->want = want;
+    gradient->plan = *plan;
+    // Three chunks' worth of hidden and its gradient, and what all tokens have: targets, grad_logp.
+    Problem chunk = problem;
+    chunk.num_tokens = plan->chunk_tokens;
+    gradient->needed =
+        SaturatingSum({Estimate(*choice->variant, chunk, options, want), Bytes({problem.num_tokens, 2}, DType::kInt64),
+                       Bytes({problem.num_tokens}, problem.LogpDtype())});
+    status = CheckMemory(gradient->needed);
+    if (!status.ok()) return status;
+    const absl::StatusOr<Outputs> done = OnDevice(*gradient, [&](c10::Device torch_device) {
+      gradient->inputs = InputsOnDevice(problem, inputs, torch_device);
+      if (problem.has_grad_logp) gradient->tables = ZeroTables(gradient->inputs, want);
+      gradient->inputs.weight = GemmOperand(gradient->inputs.weight);
+      if (problem.has_bias) gradient->inputs.bias = GemmOperand(gradient->inputs.bias);
+      return Outputs();
+    });
+    if (!done.ok()) return done.status();
+    return gradient;
+  }
+
+  absl::StatusOr<Outputs> AddChunk(Chunked* gradient, const std::byte* hidden) {
+    const Problem& problem = gradient->problem;
+    const std::int64_t begin = gradient->next;
+    const std::int64_t tokens = std::min(gradient->plan.chunk_tokens, problem.num_tokens - begin);
+    gradient->next += tokens;
+    return OnDevice(*gradient, [&](c10::Device torch_device) {
+      VariantInputs chunk = gradient->inputs;
+      const std::vector<std::int64_t> shape = {tokens, problem.hidden_size};
+      chunk.hidden = ToDevice({{problem.dtype, shape}, hidden, nullptr}, shape, torch_device);
+      chunk.targets = chunk.targets.narrow(0, begin, tokens);
+      if (chunk.grad_logp.defined()) chunk.grad_logp = chunk.grad_logp.narrow(0, begin, tokens);
+      const ChunkResult result = gradient->choice.variant->Chunk(chunk, gradient->options, gradient->want,
+                                                                 &gradient->tables, &gradient->dispatch);
+      Outputs outputs;
+      outputs.logp = ToHost(result.logp, {tokens});
+      if (result.grad_hidden.defined()) outputs.grad_hidden = ToHost(result.grad_hidden, shape);
+      return outputs;
+    });
+  }
+
+  absl::StatusOr<Outputs> Finish(Chunked* gradient) {
+    const Problem& problem = gradient->problem;
+    return OnDevice(*gradient, [&](c10::Device /*torch_device*/) {
+      const at::ScalarType type = gradient->options.grad_dtype == GradDtype::kFloat32 ? TorchType(problem.LogpDtype())
+                                                                                      : TorchType(problem.dtype);
+      const GradientTables tables = std::move(gradient->tables);
+      Outputs outputs;
+      if (tables.weight.defined()) {
+        outputs.grad_weight = ToHost(tables.weight.to(type), {problem.vocab_size, problem.hidden_size});
+      }
+      if (tables.bias.defined()) outputs.grad_bias = ToHost(tables.bias.to(type), {problem.vocab_size});
+      outputs.dispatch = gradient->dispatch;
+      outputs.dispatch.chunk_tokens = gradient->plan.chunk_tokens;
+      outputs.dispatch.chunks = gradient->plan.chunks;
+      NameRequested(gradient->choice, gradient->options, &outputs.dispatch);
+      return outputs;
+    });
   }
 };
 
@@ -251,6 +358,19 @@ absl::StatusOr<Outputs> Engine::Forward(const Problem& problem, const Options& o
 absl::StatusOr<Outputs> Engine::Gradient(const Problem& problem, const Options& options, Want want,
                                          const Inputs& inputs, const ContinueCheck& check) {
   return state_->Run(problem, options, want, inputs, check);
+}
+
+absl::StatusOr<std::unique_ptr<ChunkedGradient>> Engine::Begin(const Problem& problem, const Options& options,
+                                                               Want want, const Inputs& inputs) {
+  return state_->Begin(problem, options, want, inputs);
+}
+
+absl::StatusOr<Outputs> Engine::AddChunk(ChunkedGradient* gradient, const std::byte* hidden) {
+  return state_->AddChunk(static_cast<State::Chunked*>(gradient), hidden);
+}
+
+absl::StatusOr<Outputs> Engine::Finish(ChunkedGradient* gradient) {
+  return state_->Finish(static_cast<State::Chunked*>(gradient));
 }
 
 bool Engine::Healthy() const { return state_->healthy; }

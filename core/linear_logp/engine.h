@@ -68,6 +68,7 @@ struct VariantDescription {
   bool cpu = false;
   bool cuda = false;
   ProductionPath production_path = ProductionPath::kNone;
+  bool takes_chunks = false;  // Tokens may come a chunk of P1 at a time, with the bits of one call: Engine::Begin.
 };
 
 // Every variant this build knows, in registry order.
@@ -109,6 +110,13 @@ Devices ListDevices();
 std::string TorchVersion();
 bool BuiltWithCuda();
 
+// A gradient whose hidden comes a chunk at a time: what the engine keeps of it between two chunks, on its device. Made
+// and used by one engine; may be destroyed on any thread.
+class ChunkedGradient {
+ public:
+  virtual ~ChunkedGradient() = default;
+};
+
 // Owner: one executor or worker thread, which makes every call; not thread-safe. Never lets a c10::Error out.
 class Engine {
  public:
@@ -133,6 +141,17 @@ class Engine {
   // logp and the gradients wanted; REQUIRES problem.has_grad_logp. Errors as Forward.
   absl::StatusOr<Outputs> Gradient(const Problem& problem, const Options& options, Want want, const Inputs& inputs,
                                    const ContinueCheck& check);
+
+  // The same with hidden a chunk at a time and its bits unchanged: Begin, AddChunk for each chunk of P1 in order,
+  // Finish. Other requests may run in between. `inputs.hidden` is not looked at. Null where the problem's variant needs
+  // all tokens at once, or there are none. Without problem.has_grad_logp it is a forward. Errors as Forward, in each
+  // call; after an error the rest must not be called.
+  absl::StatusOr<std::unique_ptr<ChunkedGradient>> Begin(const Problem& problem, const Options& options, Want want,
+                                                         const Inputs& inputs);
+  // `hidden`: the chunk's rows. logp and, where wanted, grad_hidden of its tokens alone, [tokens] and [tokens, D].
+  absl::StatusOr<Outputs> AddChunk(ChunkedGradient* gradient, const std::byte* hidden);
+  // grad_weight and grad_bias where wanted, and how everything ran; logp stays empty.
+  absl::StatusOr<Outputs> Finish(ChunkedGradient* gradient);
 
   // False after a sticky device error.
   bool Healthy() const;

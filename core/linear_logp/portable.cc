@@ -46,6 +46,15 @@ void ForEachChunk(const VariantInputs& inputs, const Options& options, const Con
 
 at::Tensor Upcast(const at::Tensor& bias, at::ScalarType type) { return bias.defined() ? bias.to(type) : bias; }
 
+// What a chunk's dz gives: grad_hidden into `grad_hidden`, the rest into `tables`, each where it is defined. `hidden`
+// and `weight`: GEMM operands.
+void TakeGradients(const at::Tensor& dz, const at::Tensor& hidden, const at::Tensor& weight,
+                   const UpdateTable& update_table, const at::Tensor& grad_hidden, GradientTables* tables) {
+  if (grad_hidden.defined()) grad_hidden.copy_(at::matmul(dz, weight));
+  if (tables->weight.defined()) update_table(tables->weight, dz.t(), hidden);
+  if (tables->bias.defined()) at::add_out(tables->bias, tables->bias, dz.sum(0));
+}
+
 }  // namespace
 
 at::ScalarType AccumulationType(const at::Tensor& operand) {
@@ -108,39 +117,60 @@ at::Tensor PortableForward(const VariantInputs& inputs, const Options& options, 
   return logp;
 }
 
+GradientTables ZeroTables(const VariantInputs& inputs, Want want) {
+  const at::ScalarType type = AccumulationType(inputs.weight);
+  GradientTables tables;
+  if (want.weight) tables.weight = at::zeros(inputs.weight.sizes(), inputs.weight.options().dtype(type));
+  if (want.bias && inputs.bias.defined()) {
+    tables.bias = at::zeros(inputs.bias.sizes(), inputs.bias.options().dtype(type));
+  }
+  return tables;
+}
+
 Gradients PortableBackward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
                            const UpdateTable& update_table, Dispatch* dispatch) {
   const at::NoGradGuard no_grad;
-  const at::ScalarType type = AccumulationType(inputs.hidden);
   const at::ScalarType gradient_type = GradientType(inputs.hidden, options);
-  const bool want_bias = want.bias && inputs.bias.defined();
-
   Gradients gradients;
   if (want.hidden) {
     gradients.grad_hidden = at::empty(inputs.hidden.sizes(), inputs.hidden.options().dtype(gradient_type));
   }
-  at::Tensor table;  // P4: zeroed; the first chunk is added like any other.
-  if (want.weight) table = at::zeros(inputs.weight.sizes(), inputs.weight.options().dtype(type));
-  at::Tensor bias_table;
-  if (want_bias) bias_table = at::zeros(inputs.bias.sizes(), inputs.bias.options().dtype(type));
-  if (!want.hidden && !want.weight && !want_bias) return gradients;
+  GradientTables tables = ZeroTables(inputs, want);
+  if (!want.hidden && !tables.weight.defined() && !tables.bias.defined()) return gradients;
 
   {
     const at::Tensor weight = GemmOperand(inputs.weight);
-    const at::Tensor bias = Upcast(inputs.bias, type);
+    const at::Tensor bias = Upcast(inputs.bias, AccumulationType(inputs.hidden));
     ForEachChunk(inputs, options, check, dispatch, [&](const Chunk& chunk) {
       // The logits' GEMM needs this operand whatever is wanted; the weight gradient's right side is the same tensor.
       const at::Tensor hidden = GemmOperand(chunk.Of(inputs.hidden));
       const at::Tensor dz =
           LogitsGradient(Logits(hidden, weight, bias), chunk.Of(inputs.targets), chunk.Of(inputs.grad_logp));
-      if (want.hidden) chunk.Of(gradients.grad_hidden).copy_(at::matmul(dz, weight));
-      if (want.weight) update_table(table, dz.t(), hidden);
-      if (want_bias) at::add_out(bias_table, bias_table, dz.sum(0));
+      TakeGradients(dz, hidden, weight, update_table, want.hidden ? chunk.Of(gradients.grad_hidden) : at::Tensor(),
+                    &tables);
     });
   }
-  if (want.weight) gradients.grad_weight = table.to(gradient_type);
-  if (want_bias) gradients.grad_bias = bias_table.to(gradient_type);
+  if (tables.weight.defined()) gradients.grad_weight = tables.weight.to(gradient_type);
+  if (tables.bias.defined()) gradients.grad_bias = tables.bias.to(gradient_type);
   return gradients;
+}
+
+ChunkResult PortableChunk(const VariantInputs& chunk, const Options& options, Want want,
+                          const UpdateTable& update_table, GradientTables* tables) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor hidden = GemmOperand(chunk.hidden);
+  const at::Tensor logits = Logits(hidden, chunk.weight, chunk.bias);
+  ChunkResult result;
+  result.logp = TargetLogp(logits, chunk.targets);
+  if (!chunk.grad_logp.defined()) return result;
+  if (want.hidden) {
+    result.grad_hidden =
+        at::empty(chunk.hidden.sizes(), chunk.hidden.options().dtype(GradientType(chunk.hidden, options)));
+  }
+  if (!want.hidden && !tables->weight.defined() && !tables->bias.defined()) return result;
+  const at::Tensor dz = LogitsGradient(logits, chunk.targets, chunk.grad_logp);
+  TakeGradients(dz, hidden, chunk.weight, update_table, result.grad_hidden, tables);
+  return result;
 }
 
 Support SupportsAtenVariant(const Problem& problem, const Device& device) {

@@ -59,6 +59,14 @@ at::Tensor PortableForward(const VariantInputs& inputs, const Options& options, 
 Gradients PortableBackward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
                            const UpdateTable& update_table, Dispatch* dispatch);
 
+// Zeroed tables of what is wanted, P4; `weight` and `bias` (may be undefined) as in VariantInputs.
+GradientTables ZeroTables(const VariantInputs& inputs, Want want);
+
+// Variant::Chunk of the two paths: the same operations on the same chunk as the two loops above, the logits computed
+// once.
+ChunkResult PortableChunk(const VariantInputs& chunk, const Options& options, Want want,
+                          const UpdateTable& update_table, GradientTables* tables);
+
 // Supported everywhere but for float64 on CUDA; `fallback` stays false.
 Support SupportsAtenVariant(const Problem& problem, const Device& device);
 

@@ -20,7 +20,8 @@ class PortableAddmm final : public Variant {
             .description = "as portable_matmul_add; each chunk's weight gradient is accumulated in place by addmm_",
             .cpu = true,
             .cuda = true,
-            .production_path = ProductionPath::kAddmm};
+            .production_path = ProductionPath::kAddmm,
+            .takes_chunks = true};
   }
 
   Support Supports(const Problem& problem, const Options& options, const Device& device) const override {
@@ -40,14 +41,34 @@ class PortableAddmm final : public Variant {
 
   at::Tensor Forward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,
                      Dispatch* dispatch) const override {
-    Name(dispatch, "chunked logits", "the variant's only path", false);
+    NameForward(dispatch);
     return PortableForward(inputs, options, check, dispatch);
   }
 
   Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
                      Dispatch* dispatch) const override {
+    NameNoWeightGradient(dispatch);
+    return PortableBackward(inputs, options, want, check, Update(dispatch), dispatch);
+  }
+
+  ChunkResult Chunk(const VariantInputs& chunk, const Options& options, Want want, GradientTables* tables,
+                    Dispatch* dispatch) const override {
+    if (chunk.grad_logp.defined()) {
+      NameNoWeightGradient(dispatch);
+    } else {
+      NameForward(dispatch);
+    }
+    return PortableChunk(chunk, options, want, Update(dispatch), tables);
+  }
+
+ private:
+  static void NameForward(Dispatch* dispatch) { Name(dispatch, kForwardPath, "the variant's only path", false); }
+  static void NameNoWeightGradient(Dispatch* dispatch) {
     Name(dispatch, "no weight gradient", "no chunk had a weight gradient to add", false);
-    const UpdateTable update = [this, dispatch](at::Tensor& table, const at::Tensor& left, const at::Tensor& right) {
+  }
+
+  static UpdateTable Update(Dispatch* dispatch) {
+    return [dispatch](at::Tensor& table, const at::Tensor& left, const at::Tensor& right) {
       const char* why_not = WhyNotInPlace(left, right);
       if (why_not == nullptr) {
         Name(dispatch, kAddmmInPlacePath, "both operands are float32 and autocast is off", false);
@@ -57,10 +78,8 @@ class PortableAddmm final : public Variant {
         MatmulThenAdd(table, left, right);
       }
     };
-    return PortableBackward(inputs, options, want, check, update, dispatch);
   }
 
- private:
   // What ran, told by the code that ran it.
   static void Name(Dispatch* dispatch, const char* path, const std::string& reason, bool fallback) {
     if (dispatch == nullptr) return;

@@ -14,7 +14,8 @@ class PortableMatmulAdd final : public Variant {
             .description = "chunked, any device; each chunk's weight gradient is a matmul and then an addition",
             .cpu = true,
             .cuda = true,
-            .production_path = ProductionPath::kMatmulAdd};
+            .production_path = ProductionPath::kMatmulAdd,
+            .takes_chunks = true};
   }
 
   Support Supports(const Problem& problem, const Options& /*options*/, const Device& device) const override {
@@ -27,7 +28,7 @@ class PortableMatmulAdd final : public Variant {
 
   at::Tensor Forward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,
                      Dispatch* dispatch) const override {
-    Name(dispatch, "chunked logits");
+    Name(dispatch, kForwardPath);
     return PortableForward(inputs, options, check, dispatch);
   }
 
@@ -35,6 +36,12 @@ class PortableMatmulAdd final : public Variant {
                      Dispatch* dispatch) const override {
     Name(dispatch, want.weight ? kMatmulThenAddPath : "no weight gradient");
     return PortableBackward(inputs, options, want, check, MatmulThenAdd, dispatch);
+  }
+
+  ChunkResult Chunk(const VariantInputs& chunk, const Options& options, Want want, GradientTables* tables,
+                    Dispatch* dispatch) const override {
+    Name(dispatch, !chunk.grad_logp.defined() ? kForwardPath : want.weight ? kMatmulThenAddPath : "no weight gradient");
+    return PortableChunk(chunk, options, want, MatmulThenAdd, tables);
   }
 
  private:

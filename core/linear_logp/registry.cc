@@ -1,4 +1,6 @@
 // The variants that this build knows, and those that a test adds.
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -51,6 +53,11 @@ class Registry {
 };
 
 }  // namespace
+
+ChunkResult Variant::Chunk(const VariantInputs& /*chunk*/, const Options& /*options*/, Want /*want*/,
+                           GradientTables* /*tables*/, Dispatch* /*dispatch*/) const {
+  TORCH_CHECK(false, Describe().name, " takes all tokens at once");
+}
 
 std::vector<const Variant*> AllVariants() { return Registry::Get().All(); }
 

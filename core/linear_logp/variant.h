@@ -37,6 +37,18 @@ struct Gradients {
   at::Tensor grad_bias;    // [V]
 };
 
+// What a backward adds up over the tokens, [V, D] and [V] in the accumulation type; undefined where not wanted.
+struct GradientTables {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+// Of the tokens of one chunk.
+struct ChunkResult {
+  at::Tensor logp;         // [tokens]
+  at::Tensor grad_hidden;  // [tokens, D]; undefined where not wanted.
+};
+
 // What stopped a call between chunks; thrown through torch code by variants and caught by Engine. A std::exception, so
 // that autograd's threads carry it to the thread that called backward.
 struct Stopped : std::exception {
@@ -62,6 +74,12 @@ class Variant {
                              Dispatch* dispatch) const = 0;
   virtual Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
                              Dispatch* dispatch) const = 0;
+
+  // Where Describe says takes_chunks: one chunk of Forward and, where `chunk.grad_logp` is defined, of Backward, whose
+  // sums go into `tables`. `chunk` has the chunk's tokens; its weight and bias are in the accumulation type already
+  // (float64 or float32).
+  virtual ChunkResult Chunk(const VariantInputs& chunk, const Options& options, Want want, GradientTables* tables,
+                            Dispatch* dispatch) const;
 };
 
 // The variant of that name; INVALID_ARGUMENT (field "variant") naming the known ones.

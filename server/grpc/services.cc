@@ -80,14 +80,16 @@ grpc::Status LinearLogpService::RunStreamGradient(grpc::ServerContext* context, 
     wire::ReceivedMessage<v1::StreamGradientRequest> message;
     calls_->Read(context, stream, &message);  // Without a first message: refused for want of a header.
     if (!message.status.ok()) return message.status;
-    absl::StatusOr<std::unique_ptr<GradientStream>> upload = handler_->StartStream(call, message.fields, message.data);
+    // Called from the thread that sends while this one reads.
+    const auto send = [&](const v1::StreamGradientResponse& fields, const wire::Payload& payload) {
+      return calls_->Write(context, stream, wire::SentMessage<v1::StreamGradientResponse>{&fields, payload});
+    };
+    absl::StatusOr<std::unique_ptr<GradientStream>> upload =
+        handler_->StartStream(call, message.fields, message.data, send);
     if (!upload.ok()) return upload.status();
     absl::Status status = TakeAll(*calls_, call, context, stream, &message, upload->get());
     if (!status.ok()) return status;
-    return handler_->FinishStream(
-        call, upload->get(), [&](const v1::StreamGradientResponse& fields, const wire::Payload& payload) {
-          return calls_->Write(context, stream, wire::SentMessage<v1::StreamGradientResponse>{&fields, payload});
-        });
+    return handler_->FinishStream(call, upload->get());
   });
 }
 
@@ -146,6 +148,12 @@ grpc::Status TensorService::Delete(grpc::ServerContext* context, const v1::Delet
                                    v1::DeleteTensorResponse* response) {
   return calls_->Run(context, "Delete",
                      [&](const CallContext& call) { return Answer(handler_->Delete(call, *request), response); });
+}
+
+grpc::Status TensorService::Reuse(grpc::ServerContext* context, const v1::ReuseTensorRequest* request,
+                                  v1::TensorInfo* response) {
+  return calls_->Run(context, "Reuse",
+                     [&](const CallContext& call) { return Answer(handler_->Reuse(call, *request), response); });
 }
 
 grpc::Status ServerInfoService::GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* /*request*/,

@@ -56,6 +56,8 @@ class TensorService final : public v1::TensorService::Service {
                      v1::TensorInfo* response) override;
   grpc::Status Delete(grpc::ServerContext* context, const v1::DeleteTensorRequest* request,
                       v1::DeleteTensorResponse* response) override;
+  grpc::Status Reuse(grpc::ServerContext* context, const v1::ReuseTensorRequest* request,
+                     v1::TensorInfo* response) override;
 
  private:
   using PutMessages = grpc::ServerReaderWriter<v1::TensorInfo, wire::ReceivedMessage<v1::PutRequest>>;

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -100,6 +101,57 @@ TEST_F(ClientServerTest, AWrongWidthEndsALargeUploadAtOnce) {
   }
   EXPECT_LT(server_->ResidentBytes(), before + (std::int64_t{32} << 20));
   EXPECT_TRUE(client->GetServerInfo().ok());
+}
+
+TEST_F(ClientServerTest, TenThousandPutsAndDeletesReturnToTheBaseline) {
+  StartServer("127.0.0.1:0");
+  const auto client = Client::Connect(server_->control());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const std::vector<float> values(1024, 1);
+  std::int64_t before = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const auto info = client->PutTensor({DType::kFloat32, {1024}, {}, values.data()});
+    ASSERT_TRUE(info.ok()) << info.status();
+    ASSERT_TRUE(client->DeleteTensor(info->handle()).ok());
+    if (i == 1000) before = server_->ResidentBytes();
+  }
+  EXPECT_LT(server_->ResidentBytes(), before + (std::int64_t{8} << 20));
+  const auto info = client->GetServerInfo();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->tensor_store().used_bytes(), 0);
+  EXPECT_EQ(info->tensor_store().tensors(), 0);
+}
+
+// Large tensors through a real server, in parts and whole, there and back; and by digest.
+TEST_F(ClientServerTest, LargeTensorsComeBackAsTheyWent) {
+  StartServer("127.0.0.1:0");
+  const auto client = Client::Connect(server_->control());
+  ASSERT_TRUE(client.ok()) << client.status();
+  std::vector<std::int32_t> values(std::size_t{9} << 20);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i * 2654435761U);
+  const auto count = static_cast<std::int64_t>(values.size());
+  const TensorView view{DType::kInt32, {count}, {}, values.data()};
+  const auto in_parts = client->PutTensor(view);
+  ASSERT_TRUE(in_parts.ok()) << in_parts.status();
+  const auto whole = client->PutTensorIfNew(view);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto known = client->PutTensorIfNew(view);
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_NE(known->handle(), whole->handle());
+  const auto info = client->GetServerInfo();
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->tensor_store().used_bytes(), 2 * 4 * count);  // In parts, and whole; the third shares.
+  for (const std::string& handle : {in_parts->handle(), whole->handle(), known->handle()}) {
+    const auto back = client->GetTensor(handle);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(std::memcmp(back->bytes().data(), values.data(), back->bytes().size()), 0);
+    std::vector<std::byte> memory(values.size() * 4);
+    ASSERT_TRUE(client->GetTensorInto(handle, absl::MakeSpan(memory)).ok());
+    EXPECT_EQ(std::memcmp(memory.data(), values.data(), memory.size()), 0);
+    memory.pop_back();
+    EXPECT_EQ(client->GetTensorInto(handle, absl::MakeSpan(memory)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 // A job outlives its server, and the command that follows it outlives both.

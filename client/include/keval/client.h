@@ -48,6 +48,10 @@ class Client {
                                            const CallOptions& options = {}) const {
     return connection_->PutTensor(tensor, lease, options);
   }
+  absl::StatusOr<v1::TensorInfo> PutTensorIfNew(const TensorView& tensor, absl::Duration lease = absl::ZeroDuration(),
+                                                const CallOptions& options = {}) const {
+    return connection_->PutTensorIfNew(tensor, lease, options);
+  }
   absl::StatusOr<Tensor> GetTensor(const std::string& handle, const CallOptions& options = {}) const {
     return connection_->GetTensor(handle, options);
   }

@@ -20,11 +20,13 @@ namespace keval {
 namespace {
 
 using ::testing::_;
+using ::testing::DoAll;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Invoke;
 using ::testing::NiceMock;
 using ::testing::Return;
+using ::testing::SaveArg;
 using ::testing::StrictMock;
 
 class ConnectionTest : public ::testing::Test {
@@ -78,6 +80,31 @@ TEST_F(ConnectionTest, RepeatsPutWhereTheServerSaysWhen) {
   const absl::Time start = absl::Now();
   EXPECT_TRUE(connection_->PutTensor({DType::kFloat32, {1}, {}, &value}, absl::ZeroDuration(), {}).ok());
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(20));
+}
+
+TEST_F(ConnectionTest, WhatTheServerHasIsNotSentAgain) {
+  const float value = 1;
+  const TensorView tensor{DType::kFloat32, {1}, {}, &value};
+  v1::TensorInfo known;
+  known.set_handle("tensors/known");
+  v1::ReuseTensorRequest asked;
+  EXPECT_CALL(*stub_, Reuse(_, _))
+      .WillOnce(DoAll(SaveArg<1>(&asked), Return(known)))
+      .WillOnce(Return(absl::NotFoundError("sha256: no such tensor")))
+      .WillOnce(Return(absl::UnimplementedError("")))
+      .WillOnce(Return(absl::InvalidArgumentError("lease_ms")));
+  v1::PutHeader header;
+  EXPECT_CALL(*stub_, Put(_, _, _)).Times(2).WillRepeatedly(DoAll(SaveArg<1>(&header), Return(v1::TensorInfo())));
+  const auto info = connection_->PutTensorIfNew(tensor, absl::Seconds(5), {});
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->handle(), "tensors/known");
+  EXPECT_EQ(asked.sha256(), Sha256Bytes(absl::string_view(reinterpret_cast<const char*>(&value), sizeof(value))));
+  EXPECT_EQ(asked.lease_ms(), 5000);
+  EXPECT_TRUE(connection_->PutTensorIfNew(tensor, absl::Seconds(5), {}).ok());
+  EXPECT_EQ(header.digest(), v1::PAYLOAD_DIGEST_SHA256);  // So that it is found the next time.
+  EXPECT_TRUE(connection_->PutTensorIfNew(tensor, absl::Seconds(5), {}).ok());
+  EXPECT_EQ(connection_->PutTensorIfNew(tensor, absl::Seconds(5), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ConnectionTest, RepeatsNoRefusal) {

@@ -24,6 +24,7 @@ class MockStub : public Stub {
               (override));
   MOCK_METHOD(absl::StatusOr<v1::TensorInfo>, Put, (const Attempt&, const v1::PutHeader&, ConstBytes), (override));
   MOCK_METHOD(absl::Status, Get, (const Attempt&, const v1::GetTensorRequest&, const AllocateTensor&), (override));
+  MOCK_METHOD(absl::StatusOr<v1::TensorInfo>, Reuse, (const Attempt&, const v1::ReuseTensorRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::TensorInfo>, Stat, (const Attempt&, const v1::StatTensorRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::ListTensorsResponse>, ListTensors, (const Attempt&, const v1::ListTensorsRequest&),
               (override));

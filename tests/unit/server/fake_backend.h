@@ -2,6 +2,7 @@
 #ifndef KEVAL_TESTS_UNIT_SERVER_FAKE_BACKEND_H_
 #define KEVAL_TESTS_UNIT_SERVER_FAKE_BACKEND_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/linear_logp/chunk_plan.h"
 #include "server/gradient_backend.h"
 #include "server/kevald.h"
 #include "server/round_collector.h"
@@ -28,6 +30,9 @@ struct FakeControl {
   };
   std::atomic<bool> healthy = true;
   std::atomic<int> calls = 0;
+  std::atomic<int> chunks = 0;  // Computed.
+  std::atomic<int> open = 0;    // Chunked gradients between Begin and their end.
+  bool takes_chunks = false;    // Of both variants.
 };
 
 // Every byte of every result is 7, so that a test can tell that results travelled whole.
@@ -67,12 +72,62 @@ class FakeBackend final : public GradientBackend {
     outputs.dispatch.variant = options.variant;
     return outputs;
   }
+  absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> Begin(const linear_logp::Problem& problem,
+                                                                      const linear_logp::Options& options,
+                                                                      linear_logp::Want want,
+                                                                      const linear_logp::Inputs& /*inputs*/) override {
+    ++control_->calls;
+    auto gradient = std::make_unique<Chunked>(control_);
+    gradient->problem = problem;
+    gradient->want = want;
+    gradient->plan =
+        *linear_logp::MakeChunkPlan(problem.num_tokens, problem.hidden_size, problem.vocab_size, options.chunk_elems);
+    return gradient;
+  }
+  // grad_hidden is hidden itself, logp the chunk's number in every byte.
+  absl::StatusOr<linear_logp::Outputs> AddChunk(linear_logp::ChunkedGradient* gradient,
+                                                const std::byte* hidden) override {
+    auto* const chunked = static_cast<Chunked*>(gradient);
+    if (absl::Status status = control_->compute([] { return absl::OkStatus(); }); !status.ok()) return status;
+    const linear_logp::Problem& problem = chunked->problem;
+    const std::int64_t tokens =
+        std::min(chunked->plan.chunk_tokens, problem.num_tokens - chunked->next * chunked->plan.chunk_tokens);
+    linear_logp::Outputs outputs;
+    outputs.logp = Filled({problem.LogpDtype(), {tokens}}, static_cast<std::byte>(chunked->next++));
+    if (chunked->want.hidden) {
+      const TensorSpec spec{problem.dtype, {tokens, problem.hidden_size}};
+      const auto bytes = static_cast<std::size_t>(NumBytes("result", spec).value());
+      const auto data = std::make_shared<std::vector<std::byte>>(hidden, hidden + bytes);
+      outputs.grad_hidden = linear_logp::HostTensor{spec, data->data(), data};
+    }
+    ++control_->chunks;
+    return outputs;
+  }
+  absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) override {
+    const auto* const chunked = static_cast<const Chunked*>(gradient);
+    const linear_logp::Problem& problem = chunked->problem;
+    linear_logp::Outputs outputs;
+    if (chunked->want.weight) outputs.grad_weight = Filled({problem.dtype, {problem.vocab_size, problem.hidden_size}});
+    if (chunked->want.bias) outputs.grad_bias = Filled({problem.dtype, {problem.vocab_size}});
+    outputs.dispatch.chunks = chunked->next;
+    return outputs;
+  }
   bool Healthy() const override { return control_->healthy; }
 
  private:
-  static linear_logp::HostTensor Filled(TensorSpec spec) {
+  struct Chunked final : linear_logp::ChunkedGradient {
+    explicit Chunked(std::shared_ptr<FakeControl> control_in) : control(std::move(control_in)) { ++control->open; }
+    ~Chunked() override { --control->open; }
+    const std::shared_ptr<FakeControl> control;
+    linear_logp::Problem problem;
+    linear_logp::Want want;
+    linear_logp::ChunkPlan plan;
+    std::int64_t next = 0;
+  };
+
+  static linear_logp::HostTensor Filled(TensorSpec spec, std::byte value = std::byte{kFakeByte}) {
     const auto bytes = static_cast<std::size_t>(NumBytes("result", spec).value());
-    const auto data = std::make_shared<std::vector<std::byte>>(bytes, std::byte{kFakeByte});
+    const auto data = std::make_shared<std::vector<std::byte>>(bytes, value);
     return {std::move(spec), data->data(), data};
   }
 
@@ -134,6 +189,7 @@ inline Platform FakePlatform(const std::shared_ptr<FakeControl>& control, std::i
     linear_logp::VariantDescription variant;
     variant.name = name;
     variant.cpu = true;
+    variant.takes_chunks = control->takes_chunks;
     platform.variants.push_back(variant);
   }
   platform.backends = [control](const linear_logp::DeviceDescription&) { return FakeFactory(control); };

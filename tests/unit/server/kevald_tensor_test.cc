@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "keval/v1/server_info.grpc.pb.h"
 #include "tests/unit/server/kevald_fixture.h"
 
 namespace keval::server {
@@ -113,6 +114,47 @@ TEST_F(KevaldTest, PutIsRefusedForWhatItLiesAbout) {
     EXPECT_EQ(detail.field(), test.field) << test.name << ": " << status.error_message();
   }
   EXPECT_TRUE(Put(good, &info, "ann").ok());
+}
+
+TEST_F(KevaldTest, BytesThatWereSentBeforeGetAnotherHandle) {
+  ServerOptions options;
+  options.max_stored_tensor_bytes = 1 << 20;
+  options.max_stored_tensor_bytes_per_caller = 100;
+  Start(options);
+  v1::TensorInfo first;
+  ASSERT_TRUE(Put(GoodPut(v1::DATA_TYPE_INT64, {8}, std::string(64, 'x')), &first, "ann").ok());
+  const auto reuse = [&](const std::string& principal, const std::string& sha256, v1::TensorInfo* info,
+                         v1::ErrorDetail* detail) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-principal", principal);
+    v1::ReuseTensorRequest request;
+    *request.mutable_spec() = first.spec();
+    request.set_sha256(sha256);
+    grpc::Status status = tensors_->Reuse(&context, request, info);
+    *detail = DetailOf(context);
+    return status.error_code();
+  };
+  v1::TensorInfo second;
+  v1::ErrorDetail detail;
+  ASSERT_EQ(reuse("ann", first.sha256(), &second, &detail), grpc::StatusCode::OK);
+  EXPECT_NE(second.handle(), first.handle());
+  EXPECT_EQ(second.sha256(), first.sha256());
+  EXPECT_EQ(reuse("bob", first.sha256(), &second, &detail), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(detail.field(), "sha256");
+  EXPECT_EQ(reuse("ann", "short", &second, &detail), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(detail.field(), "sha256");
+
+  v1::ServerInfo info;
+  grpc::ClientContext context;
+  ASSERT_TRUE(v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.tensor_store().used_bytes(), 64);
+  EXPECT_EQ(info.tensor_store().tensors(), 2);
+  EXPECT_EQ(info.limits().max_stored_tensor_bytes_per_caller(), 100);
+  // Ann's share is full, bob's isn't.
+  v1::TensorInfo more;
+  const std::vector<v1::PutRequest> messages = GoodPut(v1::DATA_TYPE_INT64, {5}, std::string(40, 'y'));
+  EXPECT_EQ(Put(messages, &more, "ann").error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(Put(messages, &more, "bob").ok());
 }
 
 // The parts of one tensor of four int32, each brought by a Put of its own.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -31,10 +32,13 @@ class TensorStoreTest : public ::testing::Test {
     return options;
   }
 
-  std::string Put(const std::string& principal, std::int64_t bytes, absl::Duration lease = absl::ZeroDuration()) {
-    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_.Allocate(bytes);
+  static TensorSpec Spec(std::int64_t bytes) { return {DType::kFloat32, {bytes / 4}}; }
+
+  std::string Put(const std::string& principal, std::int64_t bytes, absl::Duration lease = absl::ZeroDuration(),
+                  const std::string& sha256 = "") {
+    absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_.Allocate(principal, bytes);
     EXPECT_TRUE(buffer.ok()) << buffer.status();
-    return store_.Insert(principal, {DType::kFloat32, {bytes / 4}}, *buffer, {}, lease).handle;
+    return store_.Insert(principal, Spec(bytes), *buffer, {sha256, ""}, lease).handle;
   }
 
   absl::Time now_ = absl::FromUnixSeconds(1'000'000);
@@ -70,15 +74,97 @@ TEST_F(TensorStoreTest, LeaseEndsAndMemoryComesBack) {
   EXPECT_TRUE(store_.Find("ann", handle).ok());
   now_ += absl::Seconds(1);
   EXPECT_EQ(store_.Find("ann", handle).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_.Delete("ann", handle).code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(store_.List("ann", "", 10), IsEmpty());
+  EXPECT_EQ(store_.usage().expired_bytes, 100);
+  EXPECT_EQ(store_.usage().tensors, 0);
+  now_ += absl::Minutes(10);
+  store_.DropExpired();
   EXPECT_EQ(store_.used_bytes(), 0);
 }
 
-TEST_F(TensorStoreTest, DropExpiredNeedsNoOtherCall) {
-  Put("ann", 100);
-  now_ += absl::Hours(1);
-  EXPECT_EQ(store_.used_bytes(), 100);
-  store_.DropExpired();
+TEST_F(TensorStoreTest, ExpiredTensorsGiveWayTheLeastRecentlyUsedFirst) {
+  Put("ann", 300, absl::Minutes(1), "first");
+  now_ += absl::Seconds(1);
+  const std::string second = Put("ann", 300, absl::Minutes(1), "second");
+  now_ += absl::Seconds(1);
+  const std::string running = Put("ann", 300, absl::Minutes(9), "running");
+  now_ += absl::Minutes(2);
+  EXPECT_TRUE(store_.Allocate("bob", 100).ok());  // There is room: nothing gives way.
+  EXPECT_EQ(store_.usage().expired_bytes, 600);
+  EXPECT_TRUE(store_.Allocate("bob", 300).ok());
+  EXPECT_EQ(store_.usage().expired_bytes, 300);
+  EXPECT_EQ(store_.Reuse("ann", Spec(300), "first", absl::ZeroDuration()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_.Reuse("ann", Spec(300), "second", absl::ZeroDuration()).ok());
+  // What is left has leases that run.
+  EXPECT_EQ(store_.Allocate("bob", 500).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(store_.Find("ann", running).ok());
+}
+
+TEST_F(TensorStoreTest, WhatNeverFitsMakesNothingGiveWay) {
+  Put("ann", 300, absl::Minutes(1));
+  now_ += absl::Minutes(2);
+  EXPECT_FALSE(store_.Allocate("bob", 1001).ok());
+  EXPECT_EQ(store_.usage().expired_bytes, 300);
+}
+
+TEST_F(TensorStoreTest, ReusedBytesCountOnceAndLastAsLongAsOneHandle) {
+  const std::string first = Put("ann", 400, absl::Minutes(1), "digest");
+  const absl::StatusOr<StoredTensor> second = store_.Reuse("ann", Spec(400), "digest", absl::Minutes(5));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_NE(second->handle, first);
+  EXPECT_EQ(second->expires, now_ + absl::Minutes(5));
+  EXPECT_EQ(second->digests.sha256, "digest");
+  EXPECT_EQ(store_.used_bytes(), 400);
+  EXPECT_TRUE(store_.Delete("ann", first).ok());
+  EXPECT_EQ(store_.used_bytes(), 400);
+  EXPECT_TRUE(store_.Find("ann", second->handle).ok());
+  for (const auto& [principal, spec, sha256] :
+       std::vector<std::tuple<std::string, TensorSpec, std::string>>{{"bob", Spec(400), "digest"},
+                                                                     {"ann", Spec(396), "digest"},
+                                                                     {"ann", {DType::kInt32, {100}}, "digest"},
+                                                                     {"ann", Spec(400), "other"}}) {
+    EXPECT_EQ(store_.Reuse(principal, spec, sha256, absl::ZeroDuration()).status().code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST_F(TensorStoreTest, AnExpiredHandleStaysDeadWhenItsBytesLiveOn) {
+  const std::string first = Put("ann", 400, absl::Minutes(1), "digest");
+  now_ += absl::Minutes(2);
+  ASSERT_TRUE(store_.Reuse("ann", Spec(400), "digest", absl::Minutes(1)).ok());
+  EXPECT_EQ(store_.Find("ann", first).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_.usage().expired_bytes, 0);
+  EXPECT_EQ(store_.usage().tensors, 1);
+}
+
+TEST_F(TensorStoreTest, APrincipalHasItsShare) {
+  TensorStore::Options options = MakeOptions();
+  options.max_bytes_per_principal = 500;
+  TensorStore store(options, std::make_shared<HostMemoryPool>(0));
+  auto first = store.Allocate("ann", 400);
+  ASSERT_TRUE(first.ok());
+  const absl::Status full = store.Allocate("ann", 101).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("share of memory for stored tensors: 101 bytes needed, 100 free"));
+  EXPECT_TRUE(GetRetryDelayMs(full).has_value());
+  EXPECT_FALSE(GetRetryDelayMs(store.Allocate("ann", 501).status()).has_value());
+  EXPECT_EQ(store.used_bytes(), 400);  // A refusal by one budget takes nothing of the other.
+  EXPECT_TRUE(store.Allocate("bob", 500).ok());
+  first->reset();
+  EXPECT_TRUE(store.Allocate("ann", 500).ok());
+}
+
+TEST_F(TensorStoreTest, TenThousandPutsAndDeletesReturnToTheBaseline) {
+  for (int i = 0; i < 10000; ++i) {
+    const std::string principal = i % 7 == 0 ? "bob" : "ann";
+    const std::string handle = Put(principal, 4 * (i % 200), absl::ZeroDuration(), "digest");
+    const auto reused = store_.Reuse(principal, Spec(4 * (i % 200)), "digest", absl::ZeroDuration());
+    ASSERT_TRUE(reused.ok());
+    ASSERT_TRUE(store_.Delete(principal, handle).ok());
+    ASSERT_TRUE(store_.Delete(principal, reused->handle).ok());
+  }
   EXPECT_EQ(store_.used_bytes(), 0);
+  EXPECT_EQ(store_.usage().tensors, 0);
 }
 
 TEST_F(TensorStoreTest, TouchExtendsNeverShortensAndIsCutToTheMaximum) {
@@ -91,7 +177,7 @@ TEST_F(TensorStoreTest, TouchExtendsNeverShortensAndIsCutToTheMaximum) {
 TEST_F(TensorStoreTest, EveryByteIsCountedUntilNobodyReadsIt) {
   const std::string first = Put("ann", 600);
   EXPECT_EQ(store_.used_bytes(), 600);
-  const absl::Status full = store_.Allocate(401).status();
+  const absl::Status full = store_.Allocate("bob", 401).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("401 bytes needed, 400 free of 1000"));
   EXPECT_TRUE(GetRetryDelayMs(full).has_value());
@@ -105,13 +191,13 @@ TEST_F(TensorStoreTest, EveryByteIsCountedUntilNobodyReadsIt) {
 }
 
 TEST_F(TensorStoreTest, WhatNeverFitsHasNoRetryDelay) {
-  const absl::Status status = store_.Allocate(1001).status();
+  const absl::Status status = store_.Allocate("ann", 1001).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(GetRetryDelayMs(status).has_value());
 }
 
 TEST_F(TensorStoreTest, AbandonedUploadGivesItsBytesBack) {
-  { const absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_.Allocate(1000); }
+  { const absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_.Allocate("ann", 1000); }
   EXPECT_EQ(store_.used_bytes(), 0);
 }
 

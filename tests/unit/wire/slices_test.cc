@@ -63,7 +63,7 @@ TEST(SlicesTest, AMessageGoesThroughGrpcsTraitsAndBack) {
 }
 
 TEST(SlicesTest, WhatIsNoMessageIsSaidSo) {
-  for (const std::string encoding : {std::string("\x12\x7f"), std::string("\x1a\x02\x08\x80", 4)}) {
+  for (const std::string& encoding : {std::string("\x12\x7f"), std::string("\x1a\x02\x08\x80", 4)}) {
     const grpc::Slice slice(encoding);
     grpc::ByteBuffer buffer(&slice, 1);
     ReceivedMessage<v1::PutRequest> received;
