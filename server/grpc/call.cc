@@ -35,7 +35,6 @@ spdlog::level::level_enum LevelOf(const absl::Status& status) {
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kAborted:
       return spdlog::level::err;
     default:
       return spdlog::level::debug;

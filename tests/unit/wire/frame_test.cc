@@ -143,7 +143,7 @@ TEST(FrameTest, AgreesWithProtobufOnDamagedMessages) {
         default:
           encoding.insert(at, good.substr(random() % good.size(), 5));
       }
-      if (encoding.empty()) encoding = "\x08";
+      if (encoding.empty()) encoding.push_back(8);
     }
     v1::PutRequest protobufs;
     const bool theirs = protobufs.ParseFromString(encoding);
