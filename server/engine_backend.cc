@@ -43,6 +43,7 @@ class EngineBackend final : public GradientBackend {
   absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) override {
     return engine_->Finish(gradient);
   }
+  absl::StatusOr<std::int64_t> FreeBytes() const override { return engine_->FreeBytes(); }
   bool Healthy() const override { return engine_->Healthy(); }
 
  private:

@@ -37,6 +37,8 @@ class GradientBackend {
   virtual absl::StatusOr<linear_logp::Outputs> AddChunk(linear_logp::ChunkedGradient* gradient,
                                                         const std::byte* hidden) = 0;
   virtual absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) = 0;
+  // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked.
+  virtual absl::StatusOr<std::int64_t> FreeBytes() const = 0;
   // False after a sticky device error: the device is lost to this process.
   virtual bool Healthy() const = 0;
 };

@@ -197,6 +197,7 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
   limits->set_max_stored_tensor_bytes(tensor_store_.max_bytes());
   limits->set_max_stored_tensor_bytes_per_caller(
       std::min(tensor_store_.max_bytes(), tensor_store_.options().max_bytes_per_principal));
+  limits->set_max_message_bytes(kMaxMessageBytes);
   limits->set_default_lease_ms(options_.default_lease_seconds * 1000);
   limits->set_max_lease_ms(options_.max_lease_seconds * 1000);
   limits->set_max_series(options_.max_series);

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "core/linear_logp/engine.h"
 #include "server/build_info.h"
+#include "server/descriptor_watch.h"
 #include "server/engine_backend.h"
 #include "server/grpc/grpc_log.h"
 #include "server/kevald.h"
@@ -83,7 +84,11 @@ int Serve(const ServerOptions& options) {
   }
   spdlog::info("serving {}", PrintableText(ready.substr(0, ready.size() - 1)));
 
-  while (!StopSignal::Wait(std::chrono::milliseconds(500)) && !(*kevald)->device_lost()) (*kevald)->Tidy();
+  DescriptorWatch descriptors;
+  while (!StopSignal::Wait(std::chrono::milliseconds(500)) && !(*kevald)->device_lost()) {
+    (*kevald)->Tidy();
+    descriptors.Tidy();
+  }
   const bool lost = (*kevald)->device_lost();
   if (lost) {
     spdlog::error("a device was lost: exiting, so that a fresh process takes it up");

@@ -8,6 +8,7 @@
 #include "keval/v1/server_info.pb.h"
 #include "server/byte_budget.h"
 #include "server/device_table.h"
+#include "server/free_memory.h"
 #include "server/serving_state.h"
 
 namespace keval::server {
@@ -20,7 +21,7 @@ class ServerInfoHandler {
   ServerInfoHandler(v1::ServerInfo fixed, const DeviceTable* devices, const ServingState* state,
                     const ByteBudget* request_bytes, std::function<void(v1::ServerInfo*)> fill_rest);
 
-  v1::ServerInfo Get() const;
+  v1::ServerInfo Get();
 
   // Known only once the listener has its port.
   void SetBulkPort(int port) { bulk_port_ = port; }
@@ -31,6 +32,7 @@ class ServerInfoHandler {
   const ServingState* const state_;
   const ByteBudget* const request_bytes_;
   const std::function<void(v1::ServerInfo*)> fill_rest_;
+  FreeMemory free_memory_;
   std::atomic<int> bulk_port_{0};
 };
 

@@ -372,6 +372,7 @@ absl::StatusOr<Outputs> Engine::AddChunk(ChunkedGradient* gradient, const std::b
 absl::StatusOr<Outputs> Engine::Finish(ChunkedGradient* gradient) {
   return state_->Finish(static_cast<State::Chunked*>(gradient));
 }
+absl::StatusOr<std::int64_t> Engine::FreeBytes() const { return state_->FreeBytes(); }
 
 bool Engine::Healthy() const { return state_->healthy; }
 

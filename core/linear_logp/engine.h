@@ -152,6 +152,8 @@ class Engine {
   absl::StatusOr<Outputs> AddChunk(ChunkedGradient* gradient, const std::byte* hidden);
   // grad_weight and grad_bias where wanted, and how everything ran; logp stays empty.
   absl::StatusOr<Outputs> Finish(ChunkedGradient* gradient);
+  // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked.
+  absl::StatusOr<std::int64_t> FreeBytes() const;
 
   // False after a sticky device error.
   bool Healthy() const;

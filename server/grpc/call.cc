@@ -7,6 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "server/grpc/status_conversion.h"
 
@@ -29,6 +32,12 @@ Caller CallerOf(const grpc::ServerContext& context) {
   return caller;
 }
 
+// A name for the log, which has a blank between its words.
+std::string PrintableWord(absl::string_view text) {
+  const std::string word = absl::StrReplaceAll(PrintableText(text, 128), {{" ", "_"}});
+  return word.empty() ? "-" : word;
+}
+
 // A refusal is the caller's business; what the server itself could not do is the operator's.
 spdlog::level::level_enum LevelOf(const absl::Status& status) {
   switch (status.code()) {
@@ -37,33 +46,52 @@ spdlog::level::level_enum LevelOf(const absl::Status& status) {
     case absl::StatusCode::kDataLoss:
       return spdlog::level::err;
     default:
-      return spdlog::level::debug;
+      return spdlog::level::info;
   }
+}
+
+struct AnsweredCall {
+  absl::string_view rpc;
+  std::chrono::steady_clock::duration duration;
+  std::string principal;  // Empty: the call was refused before anybody was known.
+  std::string peer;
+};
+
+// One line. Message and names come from callers in part.
+void Log(const AnsweredCall& call, const absl::Status& status) {
+  const spdlog::level::level_enum level = LevelOf(status);
+  if (!spdlog::should_log(level)) return;
+  const double ms = std::chrono::duration<double, std::milli>(call.duration).count();
+  std::string line =
+      absl::StrCat("call=", call.rpc, " code=", absl::StatusCodeToString(status.code()), " ms=", FixedText(ms, 3),
+                   " principal=", PrintableWord(call.principal), " peer=", PrintableWord(call.peer));
+  if (!status.ok()) absl::StrAppend(&line, " message=", PrintableText(status.message(), 1024));
+  spdlog::log(level, "{}", line);
 }
 
 }  // namespace
 
 grpc::Status CallRunner::Run(grpc::ServerContext* context, absl::string_view rpc,
                              absl::FunctionRef<absl::Status(const CallContext&)> body, WhileDraining draining) const {
-  const absl::Status status = RunBody(context, body, draining);
-  if (!status.ok()) {
-    spdlog::log(LevelOf(status), "{} from {}: {}: {}", std::string(rpc), PrintableText(context->peer(), 128),
-                absl::StatusCodeToString(status.code()), PrintableText(status.message(), 1024));
-  }
+  const auto start = std::chrono::steady_clock::now();
+  std::string principal;
+  const absl::Status status = RunBody(context, body, draining, &principal);
+  Log({rpc, std::chrono::steady_clock::now() - start, std::move(principal), context->peer()}, status);
   return ToGrpc(status, context);
 }
 
 absl::Status CallRunner::RunBody(grpc::ServerContext* context, absl::FunctionRef<absl::Status(const CallContext&)> body,
-                                 WhileDraining draining) const {
+                                 WhileDraining draining, std::string* principal) const {
   std::optional<ServingState::Ticket> ticket;
   if (draining == WhileDraining::kRefuse) {
     absl::StatusOr<ServingState::Ticket> entered = state_->Enter();
     if (!entered.ok()) return entered.status();
     ticket.emplace(*std::move(entered));
   }
-  absl::StatusOr<std::string> principal = principals_->Identify(CallerOf(*context));
-  if (!principal.ok()) return principal.status();
-  return body({*std::move(principal), [context, state = state_] { return CheckCaller(context, state); }});
+  absl::StatusOr<std::string> identified = principals_->Identify(CallerOf(*context));
+  if (!identified.ok()) return identified.status();
+  *principal = *identified;
+  return body({*std::move(identified), [context, state = state_] { return CheckCaller(context, state); }});
 }
 
 }  // namespace keval::server

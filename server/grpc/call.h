@@ -5,6 +5,9 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <cstdint>
+#include <string>
+
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,7 +27,8 @@ class CallRunner {
 
   enum class WhileDraining : std::uint8_t { kRefuse, kAnswer };
 
-  // Runs `body` for a call and converts its status. `rpc` names the call in the log.
+  // Runs `body` for a call, converts its status, and logs the call: name, code, duration, principal, peer, and a
+  // failure's message, all made printable. `rpc` names it there.
   grpc::Status Run(grpc::ServerContext* context, absl::string_view rpc,
                    absl::FunctionRef<absl::Status(const CallContext&)> body,
                    WhileDraining draining = WhileDraining::kRefuse) const;
@@ -42,8 +46,9 @@ class CallRunner {
   }
 
  private:
+  // `principal` is set as soon as it is known.
   absl::Status RunBody(grpc::ServerContext* context, absl::FunctionRef<absl::Status(const CallContext&)> body,
-                       WhileDraining draining) const;
+                       WhileDraining draining, std::string* principal) const;
 
   const PrincipalSource* const principals_;
   ServingState* const state_;

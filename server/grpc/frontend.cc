@@ -18,9 +18,6 @@
 namespace keval::server {
 namespace {
 
-// Above the largest unary payload, so that a somewhat larger one gets a refusal that names bytes and limit.
-constexpr int kMaxReceivedMessageBytes = 16 << 20;
-constexpr int kMaxSentMessageBytes = 16 << 20;
 constexpr int kMaxStreamsPerConnection = 256;
 constexpr int kKeepaliveMs = 20000;
 constexpr int kKeepaliveTimeoutMs = 10000;
@@ -30,8 +27,8 @@ constexpr int kBulkLookaheadBytes = 4 << 20;
 constexpr int kHealthThreads = 80;  // HealthService::kMaxWatches and some more.
 
 void SetCommonArguments(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kMaxReceivedMessageBytes);
-  builder->SetMaxSendMessageSize(kMaxSentMessageBytes);
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->SetMaxSendMessageSize(kMaxMessageBytes);
   // Two servers on one port would take turns at answering.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);

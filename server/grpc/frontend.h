@@ -25,6 +25,9 @@
 
 namespace keval::server {
 
+// Above the largest unary payload, so that a somewhat larger one gets a refusal that names bytes and limit.
+inline constexpr int kMaxMessageBytes = 16 << 20;
+
 struct FrontendOptions {
   std::vector<ListenAddress> listen;
   std::optional<ListenAddress> bulk_listen;

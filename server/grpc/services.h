@@ -71,14 +71,14 @@ class TensorService final : public v1::TensorService::Service {
 
 class ServerInfoService final : public v1::ServerInfoService::Service {
  public:
-  ServerInfoService(const CallRunner* calls, const ServerInfoHandler* handler) : calls_(calls), handler_(handler) {}
+  ServerInfoService(const CallRunner* calls, ServerInfoHandler* handler) : calls_(calls), handler_(handler) {}
 
   grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
                              v1::ServerInfo* response) override;
 
  private:
   const CallRunner* const calls_;
-  const ServerInfoHandler* const handler_;
+  ServerInfoHandler* const handler_;
 };
 
 }  // namespace keval::server

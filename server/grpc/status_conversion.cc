@@ -1,12 +1,15 @@
 #include "server/grpc/status_conversion.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "base/text.h"
 #include "keval/v1/error.pb.h"
+#include "keval/v1/status_details.pb.h"
 
 namespace keval::server {
 namespace {
@@ -25,6 +28,35 @@ bool IsForCaller(absl::StatusCode code) {
     default:
       return true;
   }
+}
+
+// A detail in google.rpc's name, which a generic client knows it by.
+void AddDetail(const char* name, const google::protobuf::MessageLite& detail, v1::StatusDetails* details) {
+  google::protobuf::Any* const any = details->add_details();
+  any->set_type_url(absl::StrCat("type.googleapis.com/google.rpc.", name));
+  any->set_value(detail.SerializeAsString());
+}
+
+// google.rpc.Status of what `detail` says, as the value of grpc-status-details-bin.
+std::string StatusDetailsText(const grpc::Status& status, const v1::ErrorDetail& detail) {
+  v1::StatusDetails details;
+  details.set_code(status.error_code());
+  details.set_message(status.error_message());
+  if (!detail.field().empty()) {
+    v1::BadRequestDetail bad_request;
+    auto* const violation = bad_request.add_field_violations();
+    violation->set_field(detail.field());
+    violation->set_description(detail.limit().empty() ? absl::StrCat("is ", detail.value())
+                                                      : absl::StrCat("must be ", detail.limit()));
+    AddDetail("BadRequest", bad_request, &details);
+  }
+  if (detail.retry_delay_ms() > 0) {
+    v1::RetryInfoDetail retry_info;
+    retry_info.mutable_retry_delay()->set_seconds(detail.retry_delay_ms() / 1000);
+    retry_info.mutable_retry_delay()->set_nanos(static_cast<std::int32_t>(detail.retry_delay_ms() % 1000) * 1'000'000);
+    AddDetail("RetryInfo", retry_info, &details);
+  }
+  return details.SerializeAsString();
 }
 
 }  // namespace
@@ -48,6 +80,8 @@ WireStatus ToWire(const absl::Status& status) {
     }
     detail.set_retry_delay_ms(retry_delay_ms.value_or(0));
     wire.trailing_metadata.emplace_back(kErrorDetailKey, detail.SerializeAsString());
+    // gRPC sends it as grpc-status-details-bin.
+    wire.status = grpc::Status(code, wire.status.error_message(), StatusDetailsText(wire.status, detail));
   }
   if (retry_delay_ms.has_value()) wire.trailing_metadata.emplace_back(kRetryDelayKey, absl::StrCat(*retry_delay_ms));
   return wire;

@@ -16,9 +16,11 @@ namespace keval::server {
 inline constexpr char kErrorDetailKey[] = "keval-error-bin";
 inline constexpr char kRetryDelayKey[] = "keval-retry-delay-ms";
 
-// The wire form of a status. The message is printable and at most 1 KiB, so that status and metadata stay below the
-// 8 KiB that peers accept. Codes that no RPC documents (UNKNOWN, INTERNAL, DATA_LOSS, ABORTED, ...) keep their number,
-// but their message, which may name internals, becomes a general one.
+// The wire form of a status: code and message, what there is to say of field and retry delay in ErrorDetail, and the
+// same as google.rpc.Status (status_details.proto) in the status's error_details. The message is printable and at most
+// 1 KiB, so that status and metadata stay below the 8 KiB that peers accept. Codes that no RPC documents (UNKNOWN,
+// INTERNAL, DATA_LOSS, ABORTED, ...) keep their number, but their message, which may name internals, becomes a general
+// one.
 struct WireStatus {
   grpc::Status status;
   std::vector<std::pair<std::string, std::string>> trailing_metadata;

@@ -33,6 +33,8 @@ struct FakeControl {
   std::atomic<int> chunks = 0;  // Computed.
   std::atomic<int> open = 0;    // Chunked gradients between Begin and their end.
   bool takes_chunks = false;    // Of both variants.
+  std::atomic<std::int64_t> free_bytes = 1000;  // Negative: the question fails.
+  std::atomic<int> free_bytes_asked = 0;
 };
 
 // Every byte of every result is 7, so that a test can tell that results travelled whole.
@@ -111,6 +113,11 @@ class FakeBackend final : public GradientBackend {
     if (chunked->want.bias) outputs.grad_bias = Filled({problem.dtype, {problem.vocab_size}});
     outputs.dispatch.chunks = chunked->next;
     return outputs;
+  }
+  absl::StatusOr<std::int64_t> FreeBytes() const override {
+    ++control_->free_bytes_asked;
+    if (control_->free_bytes < 0) return absl::FailedPreconditionError("the device can't be asked");
+    return control_->free_bytes.load();
   }
   bool Healthy() const override { return control_->healthy; }
 

@@ -17,6 +17,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "keval/v1/benchmark.grpc.pb.h"
 #include "keval/v1/server_info.grpc.pb.h"
+#include "keval/v1/status_details.pb.h"
 #include "tests/unit/server/kevald_fixture.h"
 
 namespace keval::server {
@@ -41,6 +42,16 @@ TEST_F(KevaldTest, UnaryBytesAreLimitedByName) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(detail.field(), "inputs");
   EXPECT_THAT(detail.limit(), HasSubstr("2097152 bytes"));
+}
+
+TEST_F(KevaldTest, AMessageAboveTheLimitIsGrpcsOwnRefusalAndTheNextCallWorks) {
+  Start();
+  v1::GradientRequest request = Unary();
+  request.mutable_inputs()->mutable_hidden()->set_data(std::string((16 << 20) + 1, '\0'));
+  v1::ErrorDetail detail;
+  EXPECT_EQ(Gradient(request, nullptr, &detail).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(detail.retry_delay_ms(), 0);
+  EXPECT_TRUE(Gradient(Unary()).ok());
 }
 
 TEST_F(KevaldTest, WantAndOptionsAreChecked) {
@@ -224,6 +235,7 @@ TEST_F(KevaldTest, InfoHoldsLimitsDevicesAndPorts) {
   const auto bulk = v1::ServerInfoService::NewStub(Connect(*kevald_->addresses().bulk));
   ASSERT_TRUE(bulk->GetServerInfo(&context, {}, &info).ok());
   EXPECT_EQ(info.limits().max_unary_bytes(), 2 << 20);
+  EXPECT_EQ(info.limits().max_message_bytes(), 16 << 20);
   EXPECT_EQ(*kevald_->addresses().bulk, absl::StrCat("127.0.0.1:", info.bulk_port()));
   EXPECT_EQ(info.devices(0).name(), "cpu");
   EXPECT_EQ(info.build().version(), "");  // The platform's to fill in.
@@ -290,8 +302,15 @@ TEST_F(KevaldTest, JobsBelongToWhoeverMadeThem) {
   }
   create.mutable_spec()->mutable_primaries(0)->set_vocab_size(0);
   grpc::ClientContext refused;
-  EXPECT_EQ(jobs->Create(&refused, create, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const grpc::Status status = jobs->Create(&refused, create, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(DetailOf(refused).field(), "primaries[0].vocab_size");
+  v1::StatusDetails details;  // As a generic client sees it.
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  ASSERT_EQ(details.details_size(), 1);
+  v1::BadRequestDetail bad_request;
+  ASSERT_TRUE(bad_request.ParseFromString(details.details(0).value()));
+  EXPECT_EQ(bad_request.field_violations(0).field(), "primaries[0].vocab_size");
 }
 
 TEST_F(KevaldTest, JobIsWatchedToItsEnd) {
