@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "base/sha256.h"
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
@@ -22,11 +24,24 @@ struct RunFlags {
   verdict::Require require = verdict::Require::kImproved;
 };
 
+// How long an interrupted run waits to learn whether it made a job.
+constexpr absl::Duration kFindOutTimeout = absl::Seconds(5);
+
 // The user's interrupt ends the job too, which nobody would look at any more.
 int CancelOnInterrupt(const Session& session, const Client& client, const std::string& name) {
   const auto job = client.CancelJob(name);  // Without the session's cancel source, which has fired.
   if (!job.ok()) return Complain(job.status(), session.json);
   if (const auto status = PrintJob(session, *job); !status.ok()) return Complain(status, session.json);
+  return kCancelled;
+}
+
+// The interrupt came while the job was being made. Asking once more with the same request id names the job, whether or
+// not the first request arrived.
+int CancelUnanswered(const Session& session, const Client& client, const v1::CreateJobRequest& request) {
+  const auto created = client.CreateJob(request, {.timeout = kFindOutTimeout});
+  if (created.ok()) return CancelOnInterrupt(session, client, created->name());
+  const int refused = Complain(created.status(), session.json);
+  if (refused != kUsage) Note("interrupted while the job was being made; it may be queued: see keval list");
   return kCancelled;
 }
 
@@ -52,8 +67,11 @@ int Run(const Session& session, const RunFlags& flags) {
   if (!client.ok()) return Complain(client.status(), session.json);
   v1::CreateJobRequest request;
   *request.mutable_spec() = *spec;
-  request.set_request_id(flags.request_id);
-  const auto created = client->CreateJob(std::move(request), session.Options());
+  request.set_request_id(flags.request_id.empty() ? RandomHex128() : flags.request_id);
+  const auto created = client->CreateJob(request, session.Options());
+  if (absl::IsCancelled(created.status()) && session.cancel->cancelled()) {
+    return CancelUnanswered(session, *client, request);
+  }
   if (!created.ok()) return Complain(created.status(), session.json);
 
   const auto job = FollowJob(session, *client, created->name());
