@@ -20,6 +20,7 @@
 #include "core/verdict/measured_series.h"
 #include "server/job_calibration.h"
 #include "server/job_events.h"
+#include "server/job_environment.h"
 #include "server/job_plan.h"
 #include "server/job_spec.h"
 
@@ -28,6 +29,7 @@ namespace {
 
 constexpr std::size_t kMaxLosses = 3;  // A job may lose so many; the next one ends it.
 constexpr int kMaxIdleRestarts = 3;
+constexpr double kBudgetSlack = 1.25;  // Times max_device_seconds: a prediction from a pilot is off by less.
 constexpr std::chrono::milliseconds kStoreRetryDelay{500};
 constexpr std::chrono::milliseconds kCheckInterval{20};
 
@@ -141,27 +143,35 @@ absl::Status JobExecution::Begin(bool resumed) {
 
 absl::Status JobExecution::RecordEnvironment() {
   TellProgress("environment", 0);
-  auto collected = at_.collector->Environment(arms_, at_.check);
-  if (!collected.ok()) return collected.status();
-  if (const auto* failure = std::get_if<WorkFailure>(&*collected)) return NoteLoss("environment", *failure);
-  auto facts = std::get<0>(*std::move(collected));
-  if (!at_.clock_lock.empty()) facts["gpu_clock_lock"] = PrintableText(at_.clock_lock);
-  const Json now = {{"environment", facts},
-                    {"build",
-                     {{"version", at_.build.version()},
-                      {"commit", at_.build.commit()},
-                      {"build_type", at_.build.build_type()},
-                      {"compiler", at_.build.compiler()},
-                      {"torch_version", at_.build.torch_version()},
-                      {"cuda", at_.build.cuda()}}}};
-  auto before = at_.store->Document(job_.name(), "environment");
-  if (!before.ok()) return before.status();
-  const std::string text = JsonText(now);
-  if (*before == text) return absl::OkStatus();
-  JobChange change = NewChange();
-  // A restart that changed the surroundings is no reason to lose the rounds, but the report says so.
-  change.documents.emplace_back(before->empty() ? "environment" : "environment_after_restart", text);
-  return Commit(std::move(change));
+  while (!ended_) {
+    auto collected = at_.collector->Environment(arms_, at_.check);
+    if (!collected.ok()) return collected.status();
+    if (const auto* failure = std::get_if<WorkFailure>(&*collected)) {
+      if (auto status = Lose("environment", -1, *failure); !status.ok()) return status;
+      continue;
+    }
+    auto before = at_.store->Document(job_.name(), "environment");
+    if (!before.ok()) return before.status();
+    auto contract = at_.store->Document(job_.name(), "contract");
+    if (!contract.ok()) return contract.status();
+    auto facts = std::get<0>(*std::move(collected));
+    if (!at_.clock_lock.empty()) facts["gpu_clock_lock"] = PrintableText(at_.clock_lock);
+    const std::string now = JsonText(EnvironmentJson(facts, at_.build));
+    if (*before == now) return absl::OkStatus();
+    JobChange change = NewChange();
+    const bool measured = !contract->empty();  // The first thing that is.
+    change.documents.emplace_back(measured ? "environment_after_restart" : "environment", now);
+    const std::string changed = measured ? ChangedFacts(*before, now) : "";
+    // What is decided was measured before; a profile from elsewhere decides nothing, and the report says so.
+    if (changed.empty() || outcome_.has_value()) return Commit(std::move(change));
+    return Finish({.verdict = "FAILED",
+                   .reason = "ENVIRONMENT_CHANGED",
+                   .detail = absl::StrCat("the server came back with another ", changed,
+                                          "; times from before and after can't be compared: submit the job again"),
+                   .failure_cause = "infrastructure"},
+                  std::move(change));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobExecution::CheckContract() {
@@ -236,6 +246,9 @@ absl::Status JobExecution::MakePlan() {
 
 absl::Status JobExecution::CollectRounds() {
   while (!outcome_.has_value() && !ended_) {
+    double used_seconds = 0;
+    for (const RoundEvidence& round : evidence_) used_seconds += round.device_seconds;
+    if (used_seconds > kBudgetSlack * job_.spec().max_device_seconds()) return FinishOverBudget(used_seconds);
     if (auto status = CollectRound(job_.rounds_done()); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -314,12 +327,16 @@ absl::Status JobExecution::CommitRound(int round, const RoundData& data) {
   return Commit(std::move(change));
 }
 
+verdict::Evidence JobExecution::MemoryEvidence() const {
+  return {.memory = MemoryVerdict(job_.plan(), JudgeMemory(job_.plan(), evidence_))};
+}
+
 absl::Status JobExecution::Judge(JobChange* change) {
   const int rounds = static_cast<int>(evidence_.size());
   const verdict::Config config = VerdictConfig(job_.spec(), job_.plan());
   const auto look = std::find(config.looks.begin(), config.looks.end(), rounds);
   if (look == config.looks.end()) return absl::OkStatus();
-  const verdict::Evidence evidence{.memory = MemoryVerdict(job_.plan(), JudgeMemory(job_.plan(), evidence_))};
+  const verdict::Evidence evidence = MemoryEvidence();
   auto decided = verdict::DecideSoFar(samples_, config, evidence);
   if (!decided.ok()) return decided.status();
   outcome_ = *std::move(decided);
@@ -393,7 +410,7 @@ absl::Status JobExecution::Lose(absl::string_view phase, int round, const WorkFa
   std::size_t counted = 0;
   bool arm_failed_before = false;
   for (const StoredLoss& loss : losses_) {
-    if (loss.phase != "round" && loss.phase != "pilot" && loss.phase != "contract") continue;  // They never decide.
+    if (loss.phase == "profile" || loss.phase == "diagnose") continue;  // They never decide.
     ++counted;
     arm_failed_before |= IsArm(failure.cause) && loss.cause == failure.cause && loss.phase == "round" &&
                          phase == "round" && loss.round != round;
@@ -429,15 +446,19 @@ absl::Status JobExecution::FinishWithOutcome() {
                 std::move(change));
 }
 
-absl::Status JobExecution::Finish(const End& end, JobChange change) {
-  change.job.set_state(v1::BenchmarkJob::DONE);
-  change.job.set_verdict(end.verdict);
-  change.job.set_reason(end.reason);
-  change.job.set_detail(end.detail);
-  change.job.set_failure_cause(end.failure_cause);
-  change.job.set_non_inferior(end.non_inferior);
-  change.job.set_end_time_unix_ms(NowMs());
-  AddJobEvent(&change);
+absl::Status JobExecution::FinishOverBudget(double used_seconds) {
+  auto decided = verdict::Decide(samples_, VerdictConfig(job_.spec(), job_.plan()), MemoryEvidence());
+  if (!decided.ok()) return decided.status();
+  outcome_ = *std::move(decided);
+  outcome_->detail =
+      absl::StrCat("ended after ", job_.rounds_done(), " rounds: they used ", FixedText(used_seconds, 1),
+                   " device seconds, max_device_seconds is ", DoubleText(job_.spec().max_device_seconds()),
+                   outcome_->detail.empty() ? "" : "; ", outcome_->detail);
+  return FinishWithOutcome();
+}
+
+absl::Status JobExecution::Finish(const JobEnd& end, JobChange change) {
+  EndJob(end, &change);
   if (auto status = Commit(std::move(change)); !status.ok()) return status;
   ended_ = true;
   spdlog::info("{} ended: {} {} after {} rounds", job_.name(), end.verdict, end.reason, job_.rounds_done());

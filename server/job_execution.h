@@ -16,6 +16,7 @@
 #include "keval/v1/benchmark.pb.h"
 #include "keval/v1/server_info.pb.h"
 #include "server/device_lease.h"
+#include "server/job_end.h"
 #include "server/job_evidence.h"
 #include "server/job_store.h"
 #include "server/round_collector.h"
@@ -64,6 +65,8 @@ class JobExecution {
   // Non-empty: which arm fell back although the spec forbids it.
   std::string ForbiddenFallback(const RoundData& data) const;
 
+  verdict::Evidence MemoryEvidence() const;
+
   // The decision table at the present number of rounds, when that is a look. Sets outcome_ when the job is decided, and
   // adds the look to `change`.
   absl::Status Judge(JobChange* change);
@@ -73,15 +76,10 @@ class JobExecution {
   // A loss in a phase that never decides.
   absl::Status NoteLoss(absl::string_view phase, const WorkFailure& failure);
 
-  struct End {
-    std::string verdict;
-    std::string reason;
-    std::string detail;
-    std::string failure_cause;
-    bool non_inferior = false;
-  };
-  absl::Status Finish(const End& end, JobChange change);
+  absl::Status Finish(const JobEnd& end, JobChange change);
   absl::Status FinishWithOutcome();
+  // Rounds have used so much more of the device than the spec allows that the job ends, undecided.
+  absl::Status FinishOverBudget(double used_seconds);
 
   // Says that a phase has begun, or which series' turn it is in it.
   void TellProgress(absl::string_view phase, int round);

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/measure/clock_lock.h"
+#include "base/text.h"
+#include "server/job_end.h"
 #include "server/job_execution.h"
 
 namespace keval::server {
@@ -55,7 +57,7 @@ absl::Status JobRunner::Start() {
   for (const auto state : {v1::BenchmarkJob::RUNNING, v1::BenchmarkJob::QUEUED}) {
     const auto jobs = store_->JobsInState(state);
     if (!jobs.ok()) return jobs.status();
-    for (const StoredJob& job : *jobs) ReportTakenUp(job.job);
+    for (const StoredJob& job : *jobs) TakeUp(job);
   }
   for (const auto& slot : slots_) {
     slot->collector = collectors_(slot->device.info);
@@ -68,15 +70,28 @@ absl::Status JobRunner::Start() {
   return absl::OkStatus();
 }
 
-void JobRunner::ReportTakenUp(const v1::BenchmarkJob& job) const {
+void JobRunner::TakeUp(const StoredJob& stored) const {
+  const v1::BenchmarkJob& job = stored.job;
   const std::string& device = job.spec().target().device();
   const bool served =
       std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) { return slot->device.info.name() == device; });
-  if (!served) {
-    spdlog::warn("{} waits for device {}, which runs no benchmarks here now", job.name(), device);
-  } else if (job.state() == v1::BenchmarkJob::RUNNING) {
-    spdlog::info("{} is taken up again after {} rounds", job.name(), job.rounds_done());
+  if (served) {
+    if (job.state() == v1::BenchmarkJob::RUNNING) {
+      spdlog::info("{} is taken up again after {} rounds", job.name(), job.rounds_done());
+    }
+    return;
   }
+  JobChange change{.job = job};
+  EndJob({.verdict = "FAILED",
+          .reason = "DEVICE_GONE",
+          .detail = absl::StrCat("the server was restarted and has no device ", PrintableText(device, 64),
+                                 " for benchmarks now; submit the job again where there is one"),
+          .failure_cause = "infrastructure"},
+         &change);
+  const absl::Status status = store_->Apply(change);
+  // Reads must be served from a full disk too; the next start tries again.
+  spdlog::warn("{}: device {} runs no benchmarks here now; {}", job.name(), PrintableText(device, 64),
+               status.ok() ? "ended as FAILED" : std::string(status.message()));
 }
 
 void JobRunner::Serve(Slot* slot) {

@@ -48,7 +48,8 @@ class JobRunner {
   JobRunner& operator=(const JobRunner&) = delete;
 
   // Gives back clocks that a killed process left locked, then starts the threads; jobs that were running are taken up
-  // again. Call once. UNAVAILABLE: the store can't be read, or no thread can be started.
+  // again, and those of a device that is gone end FAILED. Call once. UNAVAILABLE: the store can't be read, or no thread
+  // can be started.
   absl::Status Start();
 
   // A running job stops within a block; its cancellation is in the store already.
@@ -75,8 +76,9 @@ class JobRunner {
     std::thread thread;
   };
 
-  // A job whose device is gone is left as it is, for the day the device is back; the log says so.
-  void ReportTakenUp(const v1::BenchmarkJob& job) const;
+  // Tells of a job that is taken up again, and ends one whose device runs no benchmarks here any more: nobody else
+  // would.
+  void TakeUp(const StoredJob& stored) const;
   void Serve(Slot* slot);
   // Runs `job` until it ends or has to stop.
   absl::Status Execute(Slot* slot, const StoredJob& job, bool resumed);

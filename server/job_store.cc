@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/field_error.h"
 #include "base/text.h"
+#include "server/job_rows.h"
 #include "server/job_schema.h"
 
 namespace keval::server {
@@ -16,10 +17,6 @@ namespace {
 
 constexpr std::int64_t kQueueRetryMs = 5000;
 constexpr std::int64_t kStoreRetryMs = 1000;
-
-bool HasEnded(v1::BenchmarkJob::State state) {
-  return state == v1::BenchmarkJob::DONE || state == v1::BenchmarkJob::CANCELLED;
-}
 
 std::int64_t NowMs() { return absl::ToUnixMillis(absl::Now()); }
 
@@ -69,60 +66,6 @@ absl::StatusOr<Value> Read(Body body) {
   } catch (const SQLite::Exception&) {
     return CantRead();
   }
-}
-
-std::optional<std::int64_t> PositionOf(SQLite::Database* database, absl::string_view name, int* state) {
-  SQLite::Statement query(*database, "SELECT position, state FROM jobs WHERE name = ?");
-  query.bind(1, std::string(name));
-  if (!query.executeStep()) return std::nullopt;
-  *state = query.getColumn(1).getInt();
-  return query.getColumn(0).getInt64();
-}
-
-void AppendEvent(SQLite::Database* database, std::int64_t position, v1::JobEvent event) {
-  SQLite::Statement last(*database, "SELECT COALESCE(MAX(sequence), 0) FROM events WHERE job = ?");
-  last.bind(1, position);
-  last.executeStep();
-  event.set_sequence(last.getColumn(0).getInt64() + 1);
-  if (event.time_unix_ms() == 0) event.set_time_unix_ms(NowMs());
-  const std::string bytes = event.SerializeAsString();
-  SQLite::Statement insert(*database, "INSERT INTO events (job, sequence, event) VALUES (?, ?, ?)");
-  insert.bind(1, position);
-  insert.bind(2, static_cast<std::int64_t>(event.sequence()));
-  insert.bind(3, bytes.data(), static_cast<int>(bytes.size()));
-  insert.exec();
-}
-
-void UpdateJob(SQLite::Database* database, std::int64_t position, const v1::BenchmarkJob& job) {
-  const std::string bytes = job.SerializeAsString();
-  SQLite::Statement update(*database, "UPDATE jobs SET state = ?, job = ? WHERE position = ?");
-  update.bind(1, static_cast<int>(job.state()));
-  update.bind(2, bytes.data(), static_cast<int>(bytes.size()));
-  update.bind(3, position);
-  update.exec();
-}
-
-void InsertRound(SQLite::Database* database, std::int64_t position, const StoredRound& round) {
-  SQLite::Statement insert(*database, "INSERT INTO rounds (job, round, samples, evidence) VALUES (?, ?, ?, ?)");
-  insert.bind(1, position);
-  insert.bind(2, round.round);
-  insert.bind(3, round.samples);
-  insert.bind(4, round.evidence);
-  insert.exec();
-}
-
-void InsertLoss(SQLite::Database* database, std::int64_t position, const StoredLoss& loss) {
-  SQLite::Statement insert(*database,
-                           "INSERT INTO losses (job, phase, round, cause, reason, detail, samples) "
-                           "VALUES (?, ?, ?, ?, ?, ?, ?)");
-  insert.bind(1, position);
-  insert.bind(2, loss.phase);
-  insert.bind(3, loss.round);
-  insert.bind(4, loss.cause);
-  insert.bind(5, loss.reason);
-  insert.bind(6, loss.detail);
-  insert.bind(7, loss.samples);
-  insert.exec();
 }
 
 // `query` selects principal, job, idle_restarts, stopped_clean.
@@ -324,9 +267,7 @@ absl::Status JobStore::Apply(const JobChange& change) {
     int state = 0;
     const auto position = PositionOf(database_.get(), change.job.name(), &state);
     if (!position.has_value()) return NoSuchJob();
-    if (HasEnded(static_cast<v1::BenchmarkJob::State>(state))) {
-      return absl::FailedPreconditionError("the job has ended");
-    }
+    if (HasEnded(state)) return absl::FailedPreconditionError("the job has ended");
     UpdateJob(database_.get(), *position, change.job);
     SQLite::Statement counters(*database_,
                                "UPDATE jobs SET idle_restarts = COALESCE(?, idle_restarts), "
@@ -383,6 +324,39 @@ absl::StatusOr<v1::BenchmarkJob> JobStore::Cancel(absl::string_view name) {
   if (!status.ok()) return status;
   if (changed) CountCommit();
   return result;
+}
+
+absl::StatusOr<std::vector<std::string>> JobStore::ExpiredJobs(std::int64_t ended_before_ms, std::int64_t max_jobs) {
+  MutexLock lock(&mutex_);
+  return Read<std::vector<std::string>>([&](std::vector<std::string>* names) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                                            mutex_) -> absl::Status {
+    std::int64_t excess = max_jobs > 0 ? database_->execAndGet("SELECT COUNT(*) FROM jobs").getInt64() - max_jobs : 0;
+    SQLite::Statement query(*database_, "SELECT job FROM jobs WHERE state IN (?, ?) ORDER BY position");
+    query.bind(1, static_cast<int>(v1::BenchmarkJob::DONE));
+    query.bind(2, static_cast<int>(v1::BenchmarkJob::CANCELLED));
+    while (query.executeStep()) {
+      const auto job = ParseBlob<v1::BenchmarkJob>(query.getColumn(0));
+      if (!job.has_value()) return CantRead();
+      if (excess <= 0 && job->end_time_unix_ms() >= ended_before_ms) continue;
+      --excess;
+      names->push_back(job->name());
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status JobStore::DeleteEnded(absl::Span<const std::string> names) {
+  MutexLock lock(&mutex_);
+  const absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const std::string& name : names) {
+      int state = 0;
+      const auto position = PositionOf(database_.get(), name, &state);
+      if (position.has_value() && HasEnded(state)) DeleteJob(database_.get(), *position);
+    }
+    return absl::OkStatus();
+  });
+  if (status.ok()) CountCommit();  // Whoever watches one of them finds it gone.
+  return status;
 }
 
 absl::StatusOr<std::vector<v1::JobEvent>> JobStore::EventsAfter(absl::string_view name, std::int64_t sequence,

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "keval/v1/benchmark.pb.h"
 
@@ -101,6 +102,12 @@ class JobStore {
   absl::Status Apply(const JobChange& change);
   // Ends a job that has not ended; returns it as it is then.
   absl::StatusOr<v1::BenchmarkJob> Cancel(absl::string_view name);
+
+  // Names of jobs that have ended, in the order of their creation: all that ended before `ended_before_ms`, and the
+  // oldest of the others where there are more than `max_jobs` jobs in all (0: no limit).
+  absl::StatusOr<std::vector<std::string>> ExpiredJobs(std::int64_t ended_before_ms, std::int64_t max_jobs);
+  // Deletes these with all they left but their calibration, in one transaction; one that has not ended stays.
+  absl::Status DeleteEnded(absl::Span<const std::string> names);
 
   absl::StatusOr<std::vector<v1::JobEvent>> EventsAfter(absl::string_view name, std::int64_t sequence, int limit);
   absl::StatusOr<std::vector<StoredRound>> Rounds(absl::string_view name);

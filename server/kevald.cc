@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/field_error.h"
 #include "server/proto_convert.h"
 #include "server/tensor_frames.h"
@@ -130,6 +131,8 @@ absl::Status Kevald::OpenJobs(const Platform& platform, const v1::ServerInfo& in
   absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.data_dir);
   if (!store.ok()) return store.status();
   job_store_ = *std::move(store);
+  job_retention_ = std::make_unique<JobRetention>(
+      job_store_.get(), JobRetention::Limits{options_.job_retention_days, options_.max_stored_jobs});
   std::vector<BenchmarkDevice> devices;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i]->runs_benchmarks) devices.push_back({info.devices(static_cast<int>(i)), &devices_[i]->lease});
@@ -192,6 +195,7 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
   v1::Limits* const limits = info.mutable_limits();
   limits->set_max_unary_bytes(RequestLimits().max_unary_bytes);
   limits->set_max_frame_bytes(kMaxFrameBytes);
+  limits->set_max_message_bytes(kMaxMessageBytes);
   limits->set_max_queued_requests(options_.max_queued_requests);
   limits->set_max_queued_bytes(request_bytes_.limit());
   limits->set_max_stored_tensor_bytes(tensor_store_.max_bytes());
@@ -215,6 +219,7 @@ void Kevald::Tidy() {
   tensor_store_.DropExpired();
   tensor_handler_->DropIdleUploads();
   host_memory_->DropOlderThan(absl::Now() - kKeepMemory);
+  job_retention_->Tidy(absl::Now());
 }
 
 void Kevald::Drain() {

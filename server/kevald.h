@@ -20,6 +20,7 @@
 #include "server/gradient_backend.h"
 #include "server/grpc/frontend.h"
 #include "server/host_memory_pool.h"
+#include "server/job_retention.h"
 #include "server/job_runner.h"
 #include "server/job_store.h"
 #include "server/linear_logp_handler.h"
@@ -92,6 +93,7 @@ class Kevald {
   ByteBudget request_bytes_;
   TensorStore tensor_store_;
   std::unique_ptr<JobStore> job_store_;
+  std::unique_ptr<JobRetention> job_retention_;
   std::unique_ptr<JobRunner> job_runner_;
   std::unique_ptr<BenchmarkHandler> benchmark_handler_;
   std::unique_ptr<LinearLogpHandler> linear_logp_handler_;

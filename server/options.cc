@@ -45,6 +45,8 @@ ABSL_FLAG(std::string, max_job_device_seconds, "7200", "longest that a benchmark
 ABSL_FLAG(int, lock_sm_clock_mhz, 0,
           "SM clock of a GPU that no other process uses, while a job runs on it; needs the right to set clocks; 0: "
           "left alone");
+ABSL_FLAG(std::int64_t, job_retention_days, 90, "how long a job is kept after its end; 0: for ever");
+ABSL_FLAG(std::int64_t, max_stored_jobs, 10000, "jobs to keep; beyond, the oldest that have ended go; 0: any number");
 ABSL_FLAG(int, stall_timeout_seconds, 60, "how long a stream's peer may neither send nor read");
 ABSL_FLAG(int, drain_grace_seconds, 20, "how long running calls may take after SIGTERM");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
@@ -191,6 +193,8 @@ absl::Status SetLimits(ServerOptions* options) {
   options->max_threads = absl::GetFlag(FLAGS_max_threads);
   options->max_queued_jobs = absl::GetFlag(FLAGS_max_queued_jobs);
   options->max_series = absl::GetFlag(FLAGS_max_series);
+  options->job_retention_days = absl::GetFlag(FLAGS_job_retention_days);
+  options->max_stored_jobs = absl::GetFlag(FLAGS_max_stored_jobs);
   options->stall_timeout_seconds = absl::GetFlag(FLAGS_stall_timeout_seconds);
   options->lock_sm_clock_mhz = absl::GetFlag(FLAGS_lock_sm_clock_mhz);
   options->drain_grace_seconds = absl::GetFlag(FLAGS_drain_grace_seconds);
@@ -213,6 +217,8 @@ absl::Status SetLimits(ServerOptions* options) {
   status.Update(CheckRange("--max_queued_jobs", options->max_queued_jobs, 1, 1000000));
   status.Update(CheckRange("--max_series", options->max_series, 1, 10000));
   status.Update(CheckRange("--lock_sm_clock_mhz", options->lock_sm_clock_mhz, 0, 10000));
+  status.Update(CheckRange<std::int64_t>("--job_retention_days", options->job_retention_days, 0, 36500));
+  status.Update(CheckRange<std::int64_t>("--max_stored_jobs", options->max_stored_jobs, 0, 100'000'000));
   status.Update(CheckRange("--stall_timeout_seconds", options->stall_timeout_seconds, 1, 86400));
   status.Update(CheckRange("--drain_grace_seconds", options->drain_grace_seconds, 0, 86400));
   return status;

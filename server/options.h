@@ -38,6 +38,8 @@ struct ServerOptions {
   int max_series = 64;
   double max_job_device_seconds = 7200;
   int lock_sm_clock_mhz = 0;  // 0: never.
+  std::int64_t job_retention_days = 90;  // 0: kept however old.
+  std::int64_t max_stored_jobs = 10000;  // 0: any number.
   int stall_timeout_seconds = 60;
   int drain_grace_seconds = 20;
   std::string log_level = "info";

@@ -6,18 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/number.h"
+#include "server/job_environment.h"
 #include "server/job_plan.h"
 
 namespace keval::server {
 namespace {
-
-// The text of `key` among what the worker or the build told; "" where it told nothing.
-std::string Fact(const Json& surroundings, const char* part, const char* key) {
-  if (!surroundings.is_object() || !surroundings.contains(part)) return "";
-  const Json& facts = surroundings.at(part);
-  if (!facts.is_object() || !facts.contains(key) || !facts.at(key).is_string()) return "";
-  return facts.at(key).get<std::string>();
-}
 
 // "52428800 bytes of L2" is 52428800; a text that begins otherwise is 0.
 std::int64_t LeadingNumber(absl::string_view text) { return ParseInt64(text.substr(0, text.find(' '))).value_or(0); }
@@ -26,25 +19,6 @@ bool IsCpu(const v1::BenchmarkSpec& spec) { return spec.target().device() == "cp
 
 bool Mentions(const v1::BenchmarkSpec& spec, absl::string_view variant) {
   return spec.base().variant() == std::string(variant) || spec.candidate().variant() == std::string(variant);
-}
-
-// What makes times before and after a restart hard to compare, when it changed: names of facts.
-std::string ChangedFacts(const JobRecord& record) {
-  if (record.environment_after_restart.empty()) return "";
-  const Json before = Json::parse(record.environment, nullptr, false);
-  const Json after = Json::parse(record.environment_after_restart, nullptr, false);
-  std::string changed;
-  for (const char* key : {"cpu_model", "cpu_governor", "operating_system", "c_library", "compiler", "build_flags",
-                          "libtorch_version", "worker_threads", "gpu_uuid", "gpu_clock_lock", "driver_version",
-                          "cuda_driver", "cuda_runtime", "worker_sha256"}) {
-    if (Fact(before, "environment", key) == Fact(after, "environment", key)) continue;
-    absl::StrAppend(&changed, changed.empty() ? "" : ", ", key);
-  }
-  for (const char* key : {"version", "commit"}) {
-    if (Fact(before, "build", key) == Fact(after, "build", key)) continue;
-    absl::StrAppend(&changed, changed.empty() ? "" : ", ", "server ", key);
-  }
-  return changed;
 }
 
 }  // namespace
@@ -112,7 +86,8 @@ Json NotesJson(const JobRecord& record) {
     notes.push_back(absl::StrCat("The server was restarted ", job.restarts(),
                                  " time(s) under this job, which went on from its last finished round."));
   }
-  if (const std::string changed = ChangedFacts(record); !changed.empty()) {
+  if (const std::string changed = ChangedFacts(record.environment, record.environment_after_restart);
+      !changed.empty()) {
     notes.push_back(absl::StrCat("After the last restart the surroundings differed in: ", changed, "."));
   }
   if (!record.losses.empty()) {

@@ -28,6 +28,8 @@ struct FakeWork {
   std::int64_t base_peak_bytes = 100 << 20;
   std::int64_t candidate_peak_bytes = 100 << 20;
   bool candidate_falls_back = false;
+  double device_seconds = 1.25;  // Of a round.
+  std::map<std::string, std::string> facts = {{"cpu_model", "Test CPU"}, {"torch_version", "2.11.0"}};
   int throttle_arm_b_of = 0;  // Of this many quads, one has a throttled B block; 0: none.
   std::vector<server::ContractRowData> contract = {{"C1", "both", "plain", 1e-7, 1e-6, "pass", ""},
                                                    {"C12", "candidate", "", NAN, NAN, "not_applicable", "a CPU"}};
@@ -35,6 +37,7 @@ struct FakeWork {
   std::function<std::optional<server::WorkFailure>(int round, int attempt)> on_round;
   std::function<std::optional<server::WorkFailure>(int attempt)> on_pilot;
   std::function<std::optional<server::WorkFailure>(int attempt)> on_contract;
+  std::function<std::optional<server::WorkFailure>(int attempt)> on_environment;
   std::function<std::optional<server::WorkFailure>()> on_diagnose;
   std::map<std::string, std::string> absent_diagnostics;  // By name: why.
   std::function<void(server::RoundData*)> spoil;          // Changes a round before it is returned.
@@ -133,15 +136,18 @@ class FakeRoundCollector : public server::RoundCollector {
 
   absl::StatusOr<server::Collected<std::map<std::string, std::string>>> Environment(const server::JobArms&,
                                                                                     const Check&) override {
-    work_->Count("environment");
-    return std::map<std::string, std::string>{{"cpu_model", "Test CPU"}, {"torch_version", "2.11.0"}};
+    const int attempt = work_->Count("environment");
+    if (work_->on_environment) {
+      if (auto failure = work_->on_environment(attempt)) return *failure;
+    }
+    return work_->facts;
   }
 
  private:
   server::RoundData Measure(const server::JobArms& arms, const std::vector<server::SeriesRun>& series, int round) {
     server::RoundData data;
     data.seconds = 1.5;
-    data.device_seconds = 1.25;
+    data.device_seconds = work_->device_seconds;
     std::mt19937_64 random(arms.seed * 1000003 + static_cast<std::uint64_t>(round));
     std::normal_distribution<double> noise(0, work_->noise);
     int quads = 0;

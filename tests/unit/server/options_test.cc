@@ -51,6 +51,18 @@ TEST_F(OptionsTest, DefaultsAreLoopbackPorts) {
   EXPECT_EQ(line->options.bulk_listen->Text(), "127.0.0.1:7401");
   EXPECT_EQ(line->options.health_listen->Text(), "127.0.0.1:7402");
   EXPECT_FALSE(line->options.metrics_asked);
+  EXPECT_EQ(line->options.job_retention_days, 90);
+  EXPECT_EQ(line->options.max_stored_jobs, 10000);
+}
+
+TEST_F(OptionsTest, RetentionCanBeTurnedOff) {
+  const absl::StatusOr<CommandLine> line = Parse({"--job_retention_days=0", "--max_stored_jobs", "0"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.job_retention_days, 0);
+  EXPECT_EQ(line->options.max_stored_jobs, 0);
+  EXPECT_THAT(ErrorOf({"--job_retention_days", "-1"}), HasSubstr("--job_retention_days"));
+  EXPECT_THAT(ErrorOf({"--job_retention_days", "40000"}), HasSubstr("[0, 36500]"));
+  EXPECT_THAT(ErrorOf({"--max_stored_jobs", "-1"}), HasSubstr("--max_stored_jobs"));
 }
 
 TEST_F(OptionsTest, PortZeroMakesTheOthersZeroUnlessTheySayOtherwise) {
