@@ -27,7 +27,8 @@ add_library(keval::torch ALIAS keval_torch)
 # SYSTEM: warnings in the wheel's headers are not ours to mend.
 target_include_directories(keval_torch SYSTEM INTERFACE
   "${KEVAL_TORCH_DIR}/include" "${KEVAL_TORCH_DIR}/include/torch/csrc/api/include")
-target_compile_definitions(keval_torch INTERFACE AT_PER_OPERATOR_HEADERS)
+# NDEBUG: without it at::RecordFunction has a member more than the wheel's libraries, built with it, know of.
+target_compile_definitions(keval_torch INTERFACE AT_PER_OPERATOR_HEADERS NDEBUG)
 # The wheel's libraries name CUDA libraries that a CPU build neither has nor needs.
 target_link_libraries(keval_torch INTERFACE keval_torch_torch_cpu keval_torch_c10)
 target_link_options(keval_torch INTERFACE "LINKER:--allow-shlib-undefined")
