@@ -36,10 +36,10 @@ absl::Status PrintReport(const Session& session, const std::string& report_json)
     const auto markdown = ReportMarkdown(report_json);
     return markdown.ok() ? PrintText(*markdown) : markdown.status();
   }
-  const auto report = nlohmann::ordered_json::parse(report_json, nullptr, /*allow_exceptions=*/false);
-  if (!report.is_object()) return absl::DataLossError("the server's report.json is no JSON object");
+  const auto report = ReportAsWritten(report_json);
+  if (!report.ok()) return report.status();
   // report.json itself, byte for byte; with characters in it that could steer a terminal: the same document, escaped.
-  return IsPrintable(report_json) ? PrintText(report_json) : PrintJson(session, report);
+  return IsPrintable(report_json) ? PrintText(report_json) : PrintJson(session, *report);
 }
 
 absl::Status CheckPlots(const ReportFlags& flags) {

@@ -4,8 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "client/cli/report_summary.h"
@@ -13,13 +11,16 @@
 #include "client/report/html.h"
 #include "client/report/junit.h"
 #include "client/report/markdown.h"
+#include "core/verdict/strict_json.h"
 
 namespace keval::cli {
 namespace {
 
+// Strict: a report nested without limit would outgrow the stack of whoever walks through it.
 absl::StatusOr<nlohmann::json> ParseReport(const std::string& text) {
-  nlohmann::json report = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!report.is_object()) return absl::DataLossError("the server's report.json is no JSON object");
+  auto report = verdict::ParseStrictJson("the server's report.json", text);
+  if (!report.ok()) return absl::DataLossError(report.status().message());
+  if (!report->is_object()) return absl::DataLossError("the server's report.json is no JSON object");
   return report;
 }
 
@@ -42,6 +43,11 @@ absl::StatusOr<std::string> ReportLines(const std::string& report_json) {
   const auto report = ParseReport(report_json);
   if (!report.ok()) return report.status();
   return ReportSummary(*report);
+}
+
+absl::StatusOr<nlohmann::ordered_json> ReportAsWritten(const std::string& report_json) {
+  if (const auto report = ParseReport(report_json); !report.ok()) return report.status();
+  return nlohmann::ordered_json::parse(report_json);
 }
 
 absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files, bool pictures) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "keval/connection.h"
@@ -13,9 +15,11 @@ namespace keval::cli {
 
 // report.json's text; DATA_LOSS where the server sent none.
 absl::StatusOr<std::string> ReportText(const std::vector<ReportFile>& files);
-// Rendered whole, and in a few lines. DATA_LOSS where `report_json` is no JSON object.
+// Rendered whole, in a few lines, and as the document that it is, its keys in their order. DATA_LOSS where
+// `report_json` is no JSON object, has a key twice in an object or more than 64 levels.
 absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json);
 absl::StatusOr<std::string> ReportLines(const std::string& report_json);
+absl::StatusOr<nlohmann::ordered_json> ReportAsWritten(const std::string& report_json);
 
 // Makes `folder` where it is missing, and writes the files with report.html, report.md and junit.xml beside them, each
 // whole; with `pictures` those of the page as SVG files too.

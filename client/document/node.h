@@ -30,13 +30,16 @@ struct Node {
   std::vector<std::pair<std::string, Node>> entries;  // kMap, in the order of the file.
 
   // The entry of that key, or null.
-  const Node* Find(absl::string_view key) const {
-    for (const auto& [name, node] : entries) {
-      if (name == key) return &node;
-    }
-    return nullptr;
-  }
+  const Node* Find(absl::string_view key) const;
 };
+
+// Not in the class, where Node, and so its entries' type, isn't complete yet.
+inline const Node* Node::Find(absl::string_view key) const {
+  for (const auto& [name, node] : entries) {
+    if (name == key) return &node;
+  }
+  return nullptr;
+}
 
 }  // namespace keval::document
 

@@ -11,6 +11,7 @@
 #include "client/cli/job_output.h"
 #include "client/cli/progress.h"
 #include "client/cli/proto_json.h"
+#include "client/cli/report_dir.h"
 #include "client/cli/session.h"
 #include "client/cli/tensor_files.h"
 #include "client/tensor_file/npy.h"
@@ -109,6 +110,19 @@ TEST(CliTest, AnExceptionIsReportedAsItWasAskedFor) {
   EXPECT_EQ(Guarded(/*json=*/false, fail), 6);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), StartsWith("keval: INTERNAL: "));
   EXPECT_EQ(Guarded(/*json=*/false, [] { return 3; }), 3);
+}
+
+TEST(CliTest, AReportThatCantBeWalkedThroughIsRefused) {
+  const std::string deep =
+      R"({"name": "jobs/1", "looks": )" + std::string(1000000, '[') + std::string(1000000, ']') + "}";
+  for (const std::string& text : {deep, std::string("[]"), std::string("{"), std::string(R"({"a": 1, "a": 2})")}) {
+    EXPECT_EQ(ReportMarkdown(text).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(ReportLines(text).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(ReportAsWritten(text).status().code(), absl::StatusCode::kDataLoss);
+  }
+  const auto written = ReportAsWritten(R"({"b": 1, "a": 2})");
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->dump(), R"({"b":1,"a":2})");
 }
 
 // Case 6: the four files become one that `keval gradient` takes.
