@@ -19,8 +19,8 @@
 #include "base/text.h"
 #include "core/verdict/measured_series.h"
 #include "server/job_calibration.h"
-#include "server/job_events.h"
 #include "server/job_environment.h"
+#include "server/job_events.h"
 #include "server/job_plan.h"
 #include "server/job_spec.h"
 

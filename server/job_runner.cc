@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -9,8 +10,8 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
-#include "core/measure/clock_lock.h"
 #include "base/text.h"
+#include "core/measure/clock_lock.h"
 #include "server/job_end.h"
 #include "server/job_execution.h"
 
@@ -141,7 +142,13 @@ absl::Status JobRunner::Execute(Slot* slot, const StoredJob& job, bool resumed) 
                                 present_[name] = {++last_version_, progress};
                               }},
                          job);
-  const absl::Status status = execution.Run(resumed);
+  absl::Status status;
+  try {
+    status = execution.Run(resumed);
+  } catch (const std::exception& error) {
+    // No job may take the server with it, nor be taken up again for ever.
+    status = FailOnException(job.job.name(), error.what());
+  }
   {
     MutexLock lock(&mutex_);
     running_.erase(job.job.name());
@@ -149,6 +156,19 @@ absl::Status JobRunner::Execute(Slot* slot, const StoredJob& job, bool resumed) 
   }
   if (!status.ok() && draining() && !interrupted->load()) MarkCleanStop(job.job.name());
   return status;
+}
+
+absl::Status JobRunner::FailOnException(const std::string& name, absl::string_view what) {
+  spdlog::error("{}: an exception: {}", name, PrintableText(what));
+  auto stored = store_->Get(name);
+  if (!stored.ok()) return stored.status();
+  JobChange change{.job = std::move(stored->job)};
+  EndJob({.verdict = "FAILED",
+          .reason = "HARNESS_EXCEPTION",
+          .detail = "the server could not go on with this job; its log says why",
+          .failure_cause = "harness"},
+         &change);
+  return store_->Apply(change);
 }
 
 void JobRunner::MarkCleanStop(const std::string& name) {

@@ -82,6 +82,7 @@ class JobRunner {
   void Serve(Slot* slot);
   // Runs `job` until it ends or has to stop.
   absl::Status Execute(Slot* slot, const StoredJob& job, bool resumed);
+  absl::Status FailOnException(const std::string& name, absl::string_view what);
   void MarkCleanStop(const std::string& name);
 
   JobStore* const store_;

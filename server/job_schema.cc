@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "keval/v1/benchmark.pb.h"
@@ -76,6 +78,9 @@ absl::Status CreatePrivateFile(const std::string& path) {
 }
 
 absl::StatusOr<int> LockDataDir(const std::string& data_dir) {
+  // ~/.local/state may not be there yet.
+  std::error_code ignored;  // mkdir below says what is wrong.
+  std::filesystem::create_directories(std::filesystem::path(data_dir).lexically_normal().parent_path(), ignored);
   if (mkdir(data_dir.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::UnavailableError(absl::StrCat("can't create data directory ", data_dir, ": ", std::strerror(errno)));
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/field_error.h"
 #include "base/large_memory.h"
 #include "base/text.h"
 #include "core/linear_logp/engine.h"
@@ -23,6 +24,7 @@
 #include "server/kevald.h"
 #include "server/options.h"
 #include "server/stop_signal.h"
+#include "server/worker/worker_process.h"
 #include "server/worker_round_collector.h"
 
 namespace keval::server {
@@ -62,6 +64,14 @@ Platform TorchPlatform(const ServerOptions& options) {
     return std::make_unique<WorkerRoundCollector>(collector);
   };
   return platform;
+}
+
+// Jobs and contract checks run it; without it each of them would fail.
+absl::Status CheckWorkerProgram(const ServerOptions& options) {
+  const std::string path =
+      options.worker_program.empty() ? worker::ProgramBesideThisOne("keval-worker") : options.worker_program;
+  if (access(path.c_str(), X_OK) == 0) return absl::OkStatus();
+  return InvalidField("--worker_program", path, "a program that can be run");
 }
 
 int Serve(const ServerOptions& options) {
@@ -119,6 +129,7 @@ int KevaldMain(const std::vector<std::string>& arguments) {
     case CommandLine::Action::kServe:
       break;
   }
+  if (absl::Status status = CheckWorkerProgram(line->options); !status.ok()) return Complain(status);
   if (!tuned) spdlog::warn("the allocator refused its settings: large transfers will be slow");
   return Serve(line->options);
 }

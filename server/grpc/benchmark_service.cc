@@ -25,7 +25,7 @@ grpc::Status BenchmarkService::List(grpc::ServerContext* context, const v1::List
 
 grpc::Status BenchmarkService::Watch(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                                      grpc::ServerWriter<v1::JobEvent>* writer) {
-  return calls_->Run(context, "Watch", [&](const CallContext& call) {
+  return calls_->RunStream(context, "Watch", [&](const CallContext& call) {
     return handler_->Watch(
         call.principal, *request, [&](const v1::JobEvent& event) { return calls_->Write(context, writer, event); },
         call.check);

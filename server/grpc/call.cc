@@ -7,14 +7,18 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/field_error.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "server/grpc/status_conversion.h"
 
 namespace keval::server {
 namespace {
+
+constexpr std::int64_t kStreamRetryDelayMs = 1000;
 
 absl::Status CheckCaller(grpc::ServerContext* context, const ServingState* state) {
   if (context->deadline() <= std::chrono::system_clock::now()) {
@@ -78,6 +82,20 @@ grpc::Status CallRunner::Run(grpc::ServerContext* context, absl::string_view rpc
   const absl::Status status = RunBody(context, body, draining, &principal);
   Log({rpc, std::chrono::steady_clock::now() - start, std::move(principal), context->peer()}, status);
   return ToGrpc(status, context);
+}
+
+grpc::Status CallRunner::RunStream(grpc::ServerContext* context, absl::string_view rpc,
+                                   absl::FunctionRef<absl::Status(const CallContext&)> body) const {
+  return Run(context, rpc, [&](const CallContext& call) -> absl::Status {
+    const int others = streams_.fetch_add(1);
+    const absl::Cleanup leave = [this] { streams_.fetch_sub(1); };
+    if (others >= max_streams_) {
+      return WithRetryDelayMs(
+          absl::ResourceExhaustedError(absl::StrCat("streams: ", max_streams_, " are open, the most at once")),
+          kStreamRetryDelayMs);
+    }
+    return body(call);
+  });
 }
 
 absl::Status CallRunner::RunBody(grpc::ServerContext* context, absl::FunctionRef<absl::Status(const CallContext&)> body,

@@ -5,6 +5,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -22,8 +23,9 @@ namespace keval::server {
 // Shared by the adapters of one process. Thread-safe; owns nothing it is given, all of which must outlive it.
 class CallRunner {
  public:
-  CallRunner(const PrincipalSource* principals, ServingState* state, StallWatch* stalls)
-      : principals_(principals), state_(state), stalls_(stalls) {}
+  // At most `max_streams` calls run by RunStream at a time.
+  CallRunner(const PrincipalSource* principals, ServingState* state, StallWatch* stalls, int max_streams)
+      : principals_(principals), state_(state), stalls_(stalls), max_streams_(max_streams) {}
 
   enum class WhileDraining : std::uint8_t { kRefuse, kAnswer };
 
@@ -32,6 +34,11 @@ class CallRunner {
   grpc::Status Run(grpc::ServerContext* context, absl::string_view rpc,
                    absl::FunctionRef<absl::Status(const CallContext&)> body,
                    WhileDraining draining = WhileDraining::kRefuse) const;
+
+  // Run for a call that lasts as long as its peer likes and holds a thread meanwhile: RESOURCE_EXHAUSTED with a retry
+  // delay where there are as many as may be, so that threads are left for the rest.
+  grpc::Status RunStream(grpc::ServerContext* context, absl::string_view rpc,
+                         absl::FunctionRef<absl::Status(const CallContext&)> body) const;
 
   // One message of the peer, or to it; false at the stream's end. A peer that stalls ends the call: see StallWatch.
   template <typename Stream, typename Message>
@@ -53,6 +60,8 @@ class CallRunner {
   const PrincipalSource* const principals_;
   ServingState* const state_;
   StallWatch* const stalls_;
+  const int max_streams_;
+  mutable std::atomic<int> streams_ = 0;
 };
 
 // Moves a value into an RPC's response.

@@ -49,7 +49,7 @@ Frontend::Frontend(const FrontendOptions& options, const Handlers& handlers, Ser
       handlers_(handlers),
       state_(state),
       stalls_(options.stall_timeout),
-      calls_(principals, state, &stalls_) {}
+      calls_(principals, state, &stalls_, options.max_threads / 2) {}
 
 Frontend::~Frontend() { Shutdown(std::chrono::milliseconds(0)); }
 

@@ -76,7 +76,7 @@ grpc::Status LinearLogpService::Gradient(grpc::ServerContext* context, const v1:
 }
 
 grpc::Status LinearLogpService::RunStreamGradient(grpc::ServerContext* context, GradientMessages* stream) {
-  return calls_->Run(context, "StreamGradient", [&](const CallContext& call) -> absl::Status {
+  return calls_->RunStream(context, "StreamGradient", [&](const CallContext& call) -> absl::Status {
     wire::ReceivedMessage<v1::StreamGradientRequest> message;
     calls_->Read(context, stream, &message);  // Without a first message: refused for want of a header.
     if (!message.status.ok()) return message.status;
@@ -95,14 +95,14 @@ grpc::Status LinearLogpService::RunStreamGradient(grpc::ServerContext* context, 
 
 grpc::Status LinearLogpService::CheckContract(grpc::ServerContext* context, const v1::CheckContractRequest* request,
                                               grpc::ServerWriter<v1::ContractRow>* writer) {
-  return calls_->Run(context, "CheckContract", [&](const CallContext& call) {
+  return calls_->RunStream(context, "CheckContract", [&](const CallContext& call) {
     return contract_->Check(call, *request,
                             [&](const v1::ContractRow& row) { return calls_->Write(context, writer, row); });
   });
 }
 
 grpc::Status TensorService::RunPut(grpc::ServerContext* context, PutMessages* stream) {
-  return calls_->Run(context, "Put", [&](const CallContext& call) -> absl::Status {
+  return calls_->RunStream(context, "Put", [&](const CallContext& call) -> absl::Status {
     wire::ReceivedMessage<v1::PutRequest> message;
     calls_->Read(context, stream, &message);
     if (!message.status.ok()) return message.status;
@@ -117,7 +117,7 @@ grpc::Status TensorService::RunPut(grpc::ServerContext* context, PutMessages* st
 }
 
 grpc::Status TensorService::RunGet(grpc::ServerContext* context, GetMessages* stream) {
-  return calls_->Run(context, "Get", [&](const CallContext& call) -> absl::Status {
+  return calls_->RunStream(context, "Get", [&](const CallContext& call) -> absl::Status {
     v1::GetTensorRequest request;
     if (!calls_->Read(context, stream, &request)) return absl::InvalidArgumentError("the request is missing");
     return handler_->Get(call, request, [&](const v1::GetTensorResponse& fields, const wire::Payload& payload) {

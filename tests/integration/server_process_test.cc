@@ -67,14 +67,26 @@ class ServerProcessTest : public ::testing::Test {
 };
 
 TEST_F(ServerProcessTest, BadOptionsAreOneLineAndExitTwo) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"--no_such_flag"}, {"--listen", "nonsense"}, {"--listen", "0.0.0.0:0"}, {"--max_threads=x"}, {"what"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"--no_such_flag"},
+                                             {"--worker_program", "/no/such/program"},
+                                             {"--listen", "nonsense"},
+                                             {"--listen", "0.0.0.0:0"},
+                                             {"--max_threads=x"},
+                                             {"what"}}) {
     const auto finished = test_support::RunToEnd(kProgram, arguments, folder_.path(), absl::Seconds(30));
     ASSERT_TRUE(finished.ok()) << finished.status();
     EXPECT_EQ(finished->code, 2) << finished->err;
     EXPECT_EQ(std::count(finished->err.begin(), finished->err.end(), '\n'), 1) << finished->err;
     EXPECT_THAT(finished->err, ::testing::StartsWith("kevald: "));
   }
+}
+
+TEST_F(ServerProcessTest, DataDirectoryIsMadeWithItsParents) {
+  const std::string data = folder_.path() + "/a/b/c";
+  const ServerProcess server = StartServer({"--data_dir", data});
+  EXPECT_TRUE(std::filesystem::is_directory(data));
+  EXPECT_EQ(std::filesystem::status(data).permissions(), std::filesystem::perms::owner_all);
 }
 
 TEST_F(ServerProcessTest, ServesOnEveryAddressAndStopsCleanly) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/report/svg.h"
 #include "tests/unit/client/report_testing.h"
 
@@ -104,7 +105,7 @@ TEST(ForestChartTest, ARowHasMarkIntervalAndMargin) {
   const std::string svg = ForestChart(report);
   ExpectInside(svg);
   for (const json& series : report["series"]) {
-    EXPECT_THAT(svg, HasSubstr(">" + series["series"].get<std::string>() + "<"));
+    EXPECT_THAT(svg, HasSubstr(absl::StrCat(">", series["series"].get<std::string>(), "<")));
   }
   EXPECT_EQ(Count(svg, "fill-opacity"), 2U);  // Bands of the primary and the guard; a control has no margin.
   EXPECT_THAT(svg, HasSubstr("primary · improved"));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -285,6 +286,14 @@ TEST_F(JobRunnerTest, AnInjectedEffectCalibratesNoMargin) {
   server.Start();
   EXPECT_EQ(server.WaitForEnd(server.Create(spec).name()).verdict(), "IMPROVED");
   EXPECT_TRUE(server.store().Calibration("cpu|Test CPU|")->empty());
+}
+
+TEST_F(JobRunnerTest, AnExceptionEndsTheJobAndNotTheServer) {
+  work_->on_round = [](int, int) -> std::optional<WorkFailure> { throw std::runtime_error("a planted fault"); };
+  const v1::BenchmarkJob job = RunToEnd();
+  EXPECT_EQ(job.verdict(), "FAILED");
+  EXPECT_EQ(job.reason(), "HARNESS_EXCEPTION");
+  EXPECT_EQ(job.failure_cause(), "harness");
 }
 
 TEST_F(JobRunnerTest, JobsOfADeviceRunInTurn) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -42,6 +43,32 @@ TEST_F(KevaldTest, UnaryAndStreamGiveTheSameResults) {
             unary.logp().data() + unary.grad_hidden().data() + unary.grad_weight().data() + unary.grad_bias().data());
   EXPECT_TRUE(stream.messages.front().has_header());
   EXPECT_EQ(stream.messages.back().done().sha256(), Sha256Bytes(payload));
+}
+
+TEST_F(KevaldTest, OpenStreamsLeaveThreadsForTheRest) {
+  Start({.max_threads = 16});
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::StreamGradientRequest, v1::StreamGradientResponse>>> streams;
+  for (int i = 0; i < 8; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    streams.push_back(linear_logp_->StreamGradient(contexts.back().get()));
+    ASSERT_TRUE(streams.back()->Write(GoodStream().front()));
+  }
+  // They are eight as soon as a ninth is refused.
+  StreamResult refused;
+  for (int i = 0; i < 200 && refused.status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED; ++i) {
+    refused = Stream({});
+  }
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.status.error_message();
+  EXPECT_GT(refused.detail.retry_delay_ms(), 0);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  v1::ServerInfo info;
+  EXPECT_TRUE(v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
+  for (auto& context_of_stream : contexts) context_of_stream->TryCancel();
+  for (auto& stream : streams) stream->Finish();
+  for (int i = 0; i < 200 && !refused.status.ok(); ++i) refused = Stream(GoodStream());
+  EXPECT_TRUE(refused.status.ok()) << refused.status.error_message();
 }
 
 TEST_F(KevaldTest, StreamIsRefusedForWhatItLiesAbout) {

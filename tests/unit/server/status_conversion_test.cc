@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "keval/v1/error.pb.h"
 #include "keval/v1/status_details.pb.h"
@@ -80,9 +81,9 @@ TEST(StatusConversionTest, TheWireFormatIsGoogleRpcs) {
       "\x0a\x09\x0a\x01"
       "f\x12\x04is v";
   const std::string url = "type.googleapis.com/google.rpc.BadRequest";
-  const std::string any = "\x0a" + std::string(1, static_cast<char>(url.size())) + url + "\x12" +
-                          std::string(1, static_cast<char>(bad_request.size())) + bad_request;
-  EXPECT_EQ(wire.status.error_details(), "\x08\x05\x12\x01x\x1a" + std::string(1, static_cast<char>(any.size())) + any);
+  const auto length = [](const std::string& text) { return std::string(1, static_cast<char>(text.size())); };
+  const std::string any = absl::StrCat("\x0a", length(url), url, "\x12", length(bad_request), bad_request);
+  EXPECT_EQ(wire.status.error_details(), absl::StrCat("\x08\x05\x12\x01x\x1a", length(any), any));
 }
 
 TEST(StatusConversionTest, PlainErrorHasNoMetadata) {
