@@ -37,7 +37,7 @@ struct ServerOptions {
   int max_queued_jobs = 64;
   int max_series = 64;
   double max_job_device_seconds = 7200;
-  int lock_sm_clock_mhz = 0;  // 0: never.
+  int lock_sm_clock_mhz = 0;             // 0: never.
   std::int64_t job_retention_days = 90;  // 0: kept however old.
   std::int64_t max_stored_jobs = 10000;  // 0: any number.
   int stall_timeout_seconds = 60;

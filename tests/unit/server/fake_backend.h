@@ -30,9 +30,9 @@ struct FakeControl {
   };
   std::atomic<bool> healthy = true;
   std::atomic<int> calls = 0;
-  std::atomic<int> chunks = 0;  // Computed.
-  std::atomic<int> open = 0;    // Chunked gradients between Begin and their end.
-  bool takes_chunks = false;    // Of both variants.
+  std::atomic<int> chunks = 0;                  // Computed.
+  std::atomic<int> open = 0;                    // Chunked gradients between Begin and their end.
+  bool takes_chunks = false;                    // Of both variants.
   std::atomic<std::int64_t> free_bytes = 1000;  // Negative: the question fails.
   std::atomic<int> free_bytes_asked = 0;
 };
