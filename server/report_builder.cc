@@ -302,7 +302,8 @@ absl::StatusOr<std::vector<ReportFile>> BuildReport(const JobRecord& record) {
   const auto contract = ParseDocument(record.contract);
   const auto diagnostics = ParseDocument(record.diagnostics);
   const auto surroundings = ParseDocument(record.environment);
-  for (const auto* document : {&profile, &contract, &diagnostics, &surroundings}) {
+  const auto later = ParseDocument(record.environment_after_restart);
+  for (const auto* document : {&profile, &contract, &diagnostics, &surroundings, &later}) {
     if (!document->ok()) return document->status();
   }
   auto series = SeriesJson(*parsed, *outcome, *profile);
@@ -320,6 +321,7 @@ absl::StatusOr<std::vector<ReportFile>> BuildReport(const JobRecord& record) {
   report["arms"] = ArmsJson(record.job.spec(), *surroundings);
   report["versions"] = VersionsJson(*surroundings);
   if (surroundings->is_object()) report["environment"] = surroundings->at("environment");
+  if (later->is_object()) report["environment_after_restart"] = later->at("environment");
   report["timed_region"] = TimedRegionJson(record.job.spec(), *surroundings);
   report["rounds"] = RoundsJson(*parsed);
   report["blocks"] = BlocksJson(*parsed);

@@ -70,7 +70,7 @@ class Mutator {
   std::size_t Below(std::size_t bound) { return bound == 0 ? 0 : random_() % bound; }
 
   template <typename Values>
-  const auto& Pick(const Values& values) {
+  typename Values::const_reference Pick(const Values& values) {
     return values[Below(std::size(values))];
   }
 

@@ -48,7 +48,8 @@ TEST(RenderHtml, NeedsNoNetworkAndFitsAPhone) {
   for (const std::string name = "http://www.w3.org/2000/svg"; without.find(name) != std::string::npos;) {
     without.erase(without.find(name), name.size());
   }
-  EXPECT_THAT(without, Not(HasSubstr("http")));
+  EXPECT_THAT(without, Not(HasSubstr("http:")));
+  EXPECT_THAT(without, Not(HasSubstr("https:")));
 }
 
 TEST(RenderHtml, ANameFromOutsideStaysText) {
