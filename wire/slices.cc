@@ -1,16 +1,28 @@
 #include "wire/slices.h"
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <utility>
 
 namespace keval::wire {
 namespace {
 
-using Owner = std::shared_ptr<const void>;
+// What keeps a slice's memory. gRPC passes it from the thread that made it to the one that lets go of it under its own
+// locks; `made` says that order once more where ThreadSanitizer sees it, which the packaged library's locks don't.
+struct Owner {
+  explicit Owner(std::shared_ptr<const void> owner) : memory(std::move(owner)) {
+    made.store(true, std::memory_order_release);
+  }
+  std::shared_ptr<const void> memory;
+  std::atomic<bool> made = false;
+};
 
 // gRPC's callback for a slice that nothing refers to any more. It may run on any thread, after the call has ended.
-void LetGo(void* owner) { const std::unique_ptr<Owner> end(static_cast<Owner*>(owner)); }
+void LetGo(void* pointer) {
+  const std::unique_ptr<Owner> owner(static_cast<Owner*>(pointer));
+  static_cast<void>(owner->made.load(std::memory_order_acquire));
+}
 
 // gRPC never writes into a slice that it sends, but its signature has no const.
 grpc::Slice SliceOver(const Payload& payload) {
