@@ -36,10 +36,20 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 class InfoService : public v1::ServerInfoService::Service {
  public:
   grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*, v1::ServerInfo* info) override {
-    *info = answer;
+    const MutexLock lock(&mutex_);
+    *info = answer_;
     return grpc::Status::OK;
   }
-  v1::ServerInfo answer;
+  void SetBulkPort(int port) {
+    const MutexLock lock(&mutex_);
+    answer_.set_bulk_port(port);
+    answer_.clear_payload_digests();
+    answer_.add_payload_digests(v1::PAYLOAD_DIGEST_XXH3);
+  }
+
+ private:
+  Mutex mutex_;
+  v1::ServerInfo answer_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Written from the proto alone, with generated messages: takes parts, and checks each one's digest.
@@ -94,8 +104,7 @@ class TensorStreamsTest : public ::testing::Test {
     builder.RegisterService(&info_);
     builder.RegisterService(&tensors_);
     server_ = builder.BuildAndStart();
-    info_.answer.set_bulk_port(port_);
-    info_.answer.add_payload_digests(v1::PAYLOAD_DIGEST_XXH3);
+    info_.SetBulkPort(port_);
     stub_ = std::make_unique<GrpcStub>(*ParseAddress(absl::StrCat("127.0.0.1:", port_)), absl::Seconds(5),
                                        [](const std::string&) {});
   }
@@ -227,7 +236,7 @@ class DeafServer {
 
 TEST_F(TensorStreamsTest, APeerThatStoppedReadingDoesNotKeepTheMemory) {
   const DeafServer deaf;
-  info_.answer.set_bulk_port(deaf.port());
+  info_.SetBulkPort(deaf.port());
   const std::vector<std::byte> tensor = Tensor(64 * kMiB);
   for (int i = 0; i < 2; ++i) {  // The second time over new connections.
     const absl::Time start = absl::Now();
