@@ -12,6 +12,7 @@ struct Numerics {
   bool reduced_precision_bfloat16 = false;
   bool deterministic = false;
   bool fill_uninitialized = false;
+  friend bool operator==(const Numerics&, const Numerics&) = default;
 };
 
 // TF32 and reduced-precision reductions off, no filling of fresh tensors. Called by Engine::Create, and by any program

@@ -1,35 +1,32 @@
 #include "core/measure/arm.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <c10/core/DeviceType.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/number.h"
-#include "core/contract/agreement.h"
 #include "core/linear_logp/autocast.h"
 #include "core/linear_logp/chunk_plan.h"
+#include "core/linear_logp/numerics.h"
 #include "core/linear_logp/variant.h"
 #include "core/measure/delay.h"
 #include "core/measure/failure_text.h"
+#include "core/measure/fresh_memory.h"
 #include "core/measure/inputs.h"
+#include "core/measure/results.h"
 #include "core/measure/weight_gradient.h"
+#include "core/measure/wrong_result.h"
 #ifdef KEVAL_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
 namespace keval::measure {
 namespace {
-
-constexpr int kResults = 4;
-constexpr std::array<const char*, kResults> kResultNames = {"logp", "grad_hidden", "grad_weight", "grad_bias"};
-using Results = std::array<at::Tensor, kResults>;
-using Digests = std::array<std::uint64_t, kResults>;
 
 absl::StatusOr<linear_logp::Problem> ProblemOf(const ArmSpec& spec, bool on_cpu) {
   linear_logp::TensorSpecs specs;
@@ -41,13 +38,6 @@ absl::StatusOr<linear_logp::Problem> ProblemOf(const ArmSpec& spec, bool on_cpu)
   specs.targets = {DType::kInt64, {spec.num_tokens}};
   specs.grad_logp = TensorSpec{spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32, {spec.num_tokens}};
   return linear_logp::ValidateProblem(specs, on_cpu);
-}
-
-// Not the contract's judgement (that is its own check), but enough to catch a result that was not computed: relative
-// Frobenius distance of two right implementations that sum in other orders or on tensor cores.
-double WideLimit(const at::Tensor& result, double declared_epsilon) {
-  const bool wide_type = result.scalar_type() == at::kFloat || result.scalar_type() == at::kDouble;
-  return std::max(wide_type ? 1e-5 : 1e-2, 8 * declared_epsilon);
 }
 
 }  // namespace
@@ -64,12 +54,15 @@ struct Arm::State {
   std::unique_ptr<Delay> delay;  // Null: none.
   Results results;
   linear_logp::Dispatch dispatch;
-  std::array<Digests, 2> expected{};  // By value set; of Prepare's region.
-  std::array<std::uint64_t, 2> inputs_expected{};
+  linear_logp::Numerics numerics;                    // Of the process, before the arm ran.
+  std::array<std::optional<Digests>, 2> expected{};  // By value set; of Prepare's region.
+  std::array<InputDigests, 2> inputs_expected{};
 
   c10::DeviceType DeviceType() const { return session->device().cuda ? c10::kCUDA : c10::kCPU; }
 
+  // Leaves the session marked as running that variant: the caller takes the mark back once it has awaited the call.
   absl::Status Call(const linear_logp::Variant& which, linear_logp::Dispatch* told, Results* out) {
+    session->MarkRunning(&which == variant ? Running::kArm : Running::kBase);
     return CatchFailures([&] {
       const linear_logp::AutocastScope autocast(DeviceType(), spec.autocast);
       *told = {};
@@ -89,98 +82,162 @@ struct Arm::State {
     });
   }
 
-  absl::StatusOr<Digests> DigestsOf(const Results& of) const {
-    Digests digests{};
-    for (int i = 0; i < kResults; ++i) {
-      const at::Tensor& tensor = of[i];
-      if (tensor.defined()) {
-        const at::Tensor flat = tensor.contiguous();
-        absl::StatusOr<std::uint64_t> digest =
-            Digest(session->place(), flat.const_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
-        if (!digest.ok()) {
-          return digest.status();
-        }
-        digests[i] = *digest;
-      }
-    }
-    return digests;
+  absl::Status Error(WrongResult kind, absl::string_view text) const {
+    return WrongResultError(kind, absl::StrCat(spec.variant, " ", text));
   }
 
-  // DATA_LOSS naming the result in which `own` is not what base computed.
-  absl::Status Agree(const linear_logp::Variant& base_variant, const Results& base, const Results& own) const {
-    const linear_logp::VariantDescription base_is = base_variant.Describe();
-    const linear_logp::VariantDescription own_is = variant->Describe();
-    const bool both_production = base_is.production_path != linear_logp::ProductionPath::kNone &&
-                                 own_is.production_path != linear_logp::ProductionPath::kNone;
-    for (int i = 0; i < kResults; ++i) {
-      const contract::Agreement agreement = contract::CompareC1(base[i], own[i]);
-      bool ok = agreement.ok;
-      if (!ok && !both_production && base[i].defined() && own[i].defined()) {
-        ok = agreement.frobenius <= WideLimit(base[i], std::max(base_is.epsilon, own_is.epsilon));
+  absl::Status NothingElseChanged() const {
+    absl::StatusOr<InputDigests> digests = inputs->Digest();
+    if (!digests.ok()) {
+      return digests.status();
+    }
+    for (std::size_t i = 0; i < digests->size(); ++i) {
+      if ((*digests)[i] != inputs_expected[inputs->set()][i]) {
+        return Error(WrongResult::kInputsChanged, absl::StrCat("changed its inputs: ", kInputNames[i]));
       }
-      if (!ok) {
-        return absl::DataLossError(absl::StrCat(kResultNames[i], " of ", own_is.name, " is not what ", base_is.name,
-                                                " computes from the same inputs: ", agreement.why));
-      }
+    }
+    if (!(linear_logp::ReadNumerics() == numerics)) {
+      return Error(WrongResult::kPrecisionChanged, "changed the process's precision settings (TF32 and the like)");
     }
     return absl::OkStatus();
   }
 
-  absl::Status InputsUnchanged() const {
-    absl::StatusOr<std::uint64_t> digest = inputs->Digest();
-    if (!digest.ok()) {
-      return digest.status();
+  // How results with `digests` depend on what fresh memory held, by calling the arm again over filled memory; kOther
+  // where they don't, or where it then gives what was `expected`.
+  absl::StatusOr<WrongResult> MemoryFault(const Digests& digests, const std::optional<Digests>& expected_digests) {
+    std::array<Digests, 2> filled{};
+    bool holds_fill = false;
+    for (std::size_t i = 0; i < filled.size(); ++i) {
+      absl::StatusOr<std::unique_ptr<FreshMemoryFill>> fill = FreshMemoryFill::Begin(*session);
+      if (!fill.ok()) {
+        return fill.status();
+      }
+      Results again;
+      linear_logp::Dispatch told;
+      if (absl::Status status = Call(*variant, &told, &again); !status.ok()) {
+        return status;
+      }
+      absl::StatusOr<Digests> got = DigestsOf(*session, again);
+      if (!got.ok()) {
+        return got.status();
+      }
+      session->MarkRunning(Running::kHarness);
+      if (i == 0 && (*got == digests || got.value() == expected_digests)) {
+        return WrongResult::kOther;
+      }
+      filled[i] = *got;
+      holds_fill = std::any_of(again.begin(), again.end(),
+                               [](const at::Tensor& result) { return HoldsRunOf(kFreshByte, result); });
     }
-    if (*digest != inputs_expected[inputs->set()]) {
-      return absl::DataLossError(absl::StrCat(spec.variant, " changed its inputs"));
+    if (filled[0] != filled[1]) {
+      return WrongResult::kNotRepeatable;
     }
-    return absl::OkStatus();
+    return holds_fill ? WrongResult::kNotWritten : WrongResult::kRecycledMemory;
   }
 
-  absl::Status PoisonResults() {
-    absl::Status status;
-    for (at::Tensor& tensor : results) {
-      if (tensor.defined() && tensor.is_contiguous() && status.ok()) {
-        status = Poison(session->place(), tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()));
-      }
-      tensor.reset();
+  absl::Status MemoryError(WrongResult kind) const {
+    switch (kind) {
+      case WrongResult::kNotWritten:
+        return Error(kind, "leaves results partly unwritten: they held what fresh memory had been filled with");
+      case WrongResult::kRecycledMemory:
+        return Error(kind, "reads memory that it has not written: its results depend on what fresh memory held");
+      case WrongResult::kNotRepeatable:
+        return Error(kind, "gives other bits when it computes the same inputs again");
+      default:
+        return absl::OkStatus();
     }
-    return status;
+  }
+
+  // The most telling name for why `results` are wrong in their `which`th tensor; `base`'s are undefined where nothing
+  // was compared. Without a better one: `otherwise`, `why`. Drops the results.
+  absl::Status Explain(std::size_t which, const Results& base, const Digests& digests, WrongResult otherwise,
+                       const std::string& why) {
+    const char* const name = kResultNames[which];
+    absl::StatusOr<bool> changing = StillChanging(*session, results, digests);
+    if (!changing.ok()) {
+      return changing.status();
+    }
+    if (*changing) {
+      return Error(WrongResult::kUnfinishedWork,
+                   absl::StrCat("returned before its work was done: its results, ", name,
+                                " among them, changed afterwards, by another stream or thread that nothing waits for"));
+    }
+    const std::optional<Digests>& other = expected[1 - inputs->set()];
+    if (other.has_value() && results[which].defined() && digests[which] == (*other)[which]) {
+      return Error(WrongResult::kCachedResult,
+                   absl::StrCat("returned a cached result: ", name, " is what it computed from other inputs before"));
+    }
+    const bool rounded = LooksRounded(base[which], results[which]);
+    DropResults();
+    absl::StatusOr<WrongResult> memory = MemoryFault(digests, expected[inputs->set()]);
+    if (!memory.ok()) {
+      return memory.status();
+    }
+    const bool timed = expected[inputs->set()].has_value();
+    if (*memory != WrongResult::kOther && !(timed && *memory == WrongResult::kNotRepeatable)) {
+      return MemoryError(*memory);
+    }
+    if (rounded) {
+      return Error(WrongResult::kLowPrecision, absl::StrCat("computes float32 with fewer bits: ", name,
+                                                            " is off as by products of TF32, bfloat16 or "
+                                                            "float16 operands, evenly and without a trend: ",
+                                                            why));
+    }
+    return Error(otherwise, why);
   }
 
   // One value set's expectation; the inputs hold it.
   absl::Status PrepareSet(const linear_logp::Variant* base) {
-    absl::StatusOr<std::uint64_t> inputs_digest = inputs->Digest();
+    absl::StatusOr<InputDigests> inputs_digest = inputs->Digest();
     if (!inputs_digest.ok()) {
       return inputs_digest.status();
     }
     inputs_expected[inputs->set()] = *inputs_digest;
+    numerics = linear_logp::ReadNumerics();
     Results base_results;
-    linear_logp::Dispatch base_told;
     if (base != nullptr) {
-      if (absl::Status status = Call(*base, &base_told, &base_results); !status.ok()) {
+      linear_logp::Dispatch base_told;
+      absl::Status status = Call(*base, &base_told, &base_results);
+      if (status.ok()) {
+        status = session->Synchronize();
+      }
+      if (!status.ok()) {
         return absl::Status(status.code(), absl::StrCat("base, run to compare with: ", status.message()));
       }
     }
     if (absl::Status status = Call(*variant, &dispatch, &results); !status.ok()) {
       return status;
     }
-    if (absl::Status status = InputsUnchanged(); !status.ok()) {
-      return status;
-    }
-    if (base != nullptr) {
-      absl::Status agreed = CatchFailures([&] { return Agree(*base, base_results, results); });
-      if (!agreed.ok()) {
-        return agreed;
-      }
-    }
-    absl::StatusOr<Digests> digests = DigestsOf(results);
+    absl::StatusOr<Digests> digests = DigestsOf(*session, results);  // First, before anything waits for other streams.
     if (!digests.ok()) {
       return digests.status();
     }
+    session->MarkRunning(Running::kHarness);
+    if (absl::Status status = NothingElseChanged(); !status.ok()) {
+      return status;
+    }
+    if (base != nullptr) {
+      const linear_logp::VariantDescription base_is = base->Describe();
+      const Disagreement found = Compare(base_is, variant->Describe(), base_results, results);
+      if (found.result != kResults) {
+        return Explain(found.result, base_results, *digests, WrongResult::kOther,
+                       absl::StrCat("gives a ", kResultNames[found.result], " that is not what ", base_is.name,
+                                    " computes from the same inputs: ", found.why));
+      }
+      base_results = {};
+    }
     expected[inputs->set()] = *digests;
-    return PoisonResults();
+    if (absl::Status status = PoisonAndDrop(*session, &results); !status.ok()) {
+      return status;
+    }
+    if (inputs->set() != 0) {
+      return absl::OkStatus();  // Once is enough.
+    }
+    absl::StatusOr<WrongResult> memory = MemoryFault(*digests, std::nullopt);
+    return memory.ok() ? MemoryError(*memory) : memory.status();
   }
+
+  void DropResults() { results = {}; }
 };
 
 Arm::Arm(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -220,7 +277,9 @@ absl::StatusOr<std::unique_ptr<Arm>> Arm::Create(const ArmSpec& spec, std::uint6
   state->options.autocast = spec.autocast;
   state->options.chunk_elems = spec.chunk_elems > 0 ? spec.chunk_elems : linear_logp::kDefaultChunkElems;
   state->options.force_variant = spec.force_variant;
+  session->MarkRunning(Running::kArm);
   const linear_logp::Support support = (*variant)->Supports(*problem, state->options, session->device());
+  session->MarkRunning(Running::kHarness);
   if (!support.supported) {
     return absl::FailedPreconditionError(absl::StrCat(spec.variant, " declines: ", support.reason));
   }
@@ -256,6 +315,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
     base = *found;
   }
   DropResults();
+  state.expected = {};
   state.region = region;
   if (region == Region::kWeightGradient && !state.weight_gradient.has_value()) {
     absl::Status status = CatchFailures([&state] {
@@ -275,7 +335,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
     if (absl::Status status = NextInputs(); !status.ok()) {
       return status;
     }
-    if (absl::Status status = state.PrepareSet(base); !status.ok()) {
+    if (absl::Status status = CatchFailures([&state, base] { return state.PrepareSet(base); }); !status.ok()) {
       return status;
     }
   }
@@ -294,29 +354,28 @@ absl::Status Arm::Run() {
 }
 
 absl::Status Arm::VerifyAndPoison() {
-  State& state = *state_;
-  absl::StatusOr<Digests> digests = state.DigestsOf(state.results);
-  if (!digests.ok()) {
-    return digests.status();
-  }
-  for (int i = 0; i < kResults; ++i) {
-    if ((*digests)[i] != state.expected[state.inputs->set()][i]) {
-      return absl::DataLossError(absl::StrCat(kResultNames[i], " of ", state.spec.variant,
-                                              ", after its timed calls, is not what it computed from the same inputs "
-                                              "before them"));
+  return CatchFailures([&state = *state_] {
+    absl::StatusOr<Digests> digests = DigestsOf(*state.session, state.results);
+    if (!digests.ok()) {
+      return digests.status();
     }
-  }
-  if (absl::Status status = state.InputsUnchanged(); !status.ok()) {
-    return status;
-  }
-  return state.PoisonResults();
+    const Digests& expected = *state.expected[state.inputs->set()];
+    for (std::size_t i = 0; i < kResults; ++i) {
+      if ((*digests)[i] != expected[i]) {
+        return state.Explain(i, {}, *digests, WrongResult::kTimedDifferently,
+                             absl::StrCat("computes otherwise when timed: ", kResultNames[i],
+                                          " after a call in a block is not what it computed from the same inputs "
+                                          "before the block"));
+      }
+    }
+    if (absl::Status status = state.NothingElseChanged(); !status.ok()) {
+      return status;
+    }
+    return PoisonAndDrop(*state.session, &state.results);
+  });
 }
 
-void Arm::DropResults() {
-  for (at::Tensor& tensor : state_->results) {
-    tensor.reset();
-  }
-}
+void Arm::DropResults() { state_->DropResults(); }
 
 const linear_logp::Dispatch& Arm::dispatch() const { return state_->dispatch; }
 std::int64_t Arm::input_bytes() const { return state_->inputs->bytes(); }

@@ -58,19 +58,21 @@ class Arm {
   Arm& operator=(const Arm&) = delete;
 
   // Runs the arm over both sets of values and remembers its results' digests, after comparing them with those of
-  // `base_variant` over the same inputs (C1 between the two production paths; a wide distance otherwise). Serves as the
-  // warm-up too. DATA_LOSS where they disagree, aren't a function of the inputs, or the inputs were changed.
+  // `base_variant` over the same inputs (C1 between the two production paths; a wide distance otherwise), and once more
+  // over memory filled with something else. Serves as the warm-up too. DATA_LOSS with its kind (wrong_result.h) where
+  // they disagree, aren't a function of the inputs, or something else was changed.
   absl::Status Prepare(const std::string& base_variant, Region region);
 
   // Puts the other set of values into the inputs; queued, not awaited. Never timed.
   absl::Status NextInputs();
 
   // Queues one call, with the delay where the spec has one; its results replace the last ones. This is what is timed.
+  // The session stays marked as running the arm: the caller, who waits, marks its end.
   absl::Status Run();
 
-  // DATA_LOSS unless the last results are bit for bit those of Prepare for the present inputs, and those are
-  // unchanged. Then overwrites the results with NaN and lets go of them, so that memory they return to holds nothing
-  // right. REQUIRES Prepare, then Run.
+  // DATA_LOSS with its kind (wrong_result.h) unless the last results are bit for bit those of Prepare for the present
+  // inputs, and those and the precision settings are unchanged. Then overwrites the results with NaN and lets go of
+  // them, so that memory they return to holds nothing right. REQUIRES Prepare, then Run.
   absl::Status VerifyAndPoison();
 
   // Results and their memory, dropped.

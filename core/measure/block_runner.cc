@@ -20,7 +20,11 @@ absl::StatusOr<std::int64_t> TimeOneCall(const DeviceSession& session, Arm* arm)
   if (!status.ok()) {
     return status;
   }
-  return session.timer().StopNs();
+  absl::StatusOr<std::int64_t> ns = session.timer().StopNs();
+  if (ns.ok()) {
+    session.MarkRunning(Running::kHarness);
+  }
+  return ns;
 }
 
 }  // namespace
@@ -29,7 +33,8 @@ absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSe
   BlockResult result;
   result.ns.reserve(static_cast<std::size_t>(request.timed_repetitions));
   result.before = session.Read();
-  for (int repetition = 0; repetition < request.discarded_repetitions + request.timed_repetitions; ++repetition) {
+  const int repetitions = request.discarded_repetitions + request.timed_repetitions;
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
     absl::StatusOr<std::int64_t> ns = TimeOneCall(session, arm);
     if (!ns.ok()) {
       return ns.status();
@@ -37,10 +42,12 @@ absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSe
     if (repetition >= request.discarded_repetitions) {
       result.ns.push_back(*ns);
     }
-  }
-  result.after = session.Read();
-  if (absl::Status status = arm->VerifyAndPoison(); !status.ok()) {
-    return status;
+    if (repetition + 1 == repetitions) {
+      result.after = session.Read();
+    }
+    if (absl::Status status = arm->VerifyAndPoison(); !status.ok()) {
+      return status;
+    }
   }
   return result;
 }

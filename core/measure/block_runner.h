@@ -23,8 +23,8 @@ struct BlockResult {
 };
 
 // Each repetition: other input values, the cache overwritten, the queue drained; then the timer around the arm's call
-// alone. After the last one the device is read and the results are verified (Arm::VerifyAndPoison). REQUIRES
-// arm->Prepare. Errors: Arm's.
+// alone; then its results verified (Arm::VerifyAndPoison), so that no call of a block can be skipped unseen. The device
+// is read before the first and after the last. REQUIRES arm->Prepare. Errors: Arm's.
 absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSession& session, Arm* arm);
 
 }  // namespace keval::measure

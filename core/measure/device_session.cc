@@ -36,6 +36,8 @@ std::string UuidText(const cudaUUID_t& uuid) {
 struct DeviceSession::State {
   linear_logp::Device device;
   int threads = 1;
+  RunningMark own_mark = Running::kHarness;  // Where the caller has none.
+  RunningMark* mark = &own_mark;
   MemoryPlace place;
   std::string uuid;
 #ifdef KEVAL_CUDA
@@ -50,8 +52,12 @@ struct DeviceSession::State {
 DeviceSession::DeviceSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
 DeviceSession::~DeviceSession() = default;
 
-absl::StatusOr<std::unique_ptr<DeviceSession>> DeviceSession::Open(const linear_logp::Device& device, int threads) {
+absl::StatusOr<std::unique_ptr<DeviceSession>> DeviceSession::Open(const linear_logp::Device& device, int threads,
+                                                                   RunningMark* mark) {
   auto state = std::make_unique<State>();
+  if (mark != nullptr) {
+    state->mark = mark;
+  }
   state->device = device;
   state->threads = threads;
   absl::Status status = CatchFailures([&state, &device, threads] {
@@ -112,6 +118,8 @@ int DeviceSession::threads() const { return state_->threads; }
 const std::string& DeviceSession::uuid() const { return state_->uuid; }
 const Nvml* DeviceSession::nvml() const { return state_->nvml.get(); }
 const std::string& DeviceSession::NvmlNote() const { return state_->nvml_note; }
+
+void DeviceSession::MarkRunning(Running who) const { state_->mark->store(who, std::memory_order_relaxed); }
 
 absl::Status DeviceSession::Synchronize() const {
 #ifdef KEVAL_CUDA

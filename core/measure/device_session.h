@@ -11,6 +11,7 @@
 #include "core/measure/l2_flush.h"
 #include "core/measure/nvml.h"
 #include "core/measure/raw_memory.h"
+#include "core/measure/running.h"
 #include "core/measure/timer.h"
 
 namespace keval::measure {
@@ -20,8 +21,10 @@ namespace keval::measure {
 // no reduced-precision reductions). One a process.
 class DeviceSession {
  public:
-  // `threads`: of torch on a CPU, at least 1. FAILED_PRECONDITION where the device can't be used.
-  static absl::StatusOr<std::unique_ptr<DeviceSession>> Open(const linear_logp::Device& device, int threads);
+  // `threads`: of torch on a CPU, at least 1. `mark`, if any, outlives the session. FAILED_PRECONDITION where the
+  // device can't be used.
+  static absl::StatusOr<std::unique_ptr<DeviceSession>> Open(const linear_logp::Device& device, int threads,
+                                                             RunningMark* mark = nullptr);
   ~DeviceSession();
   DeviceSession(const DeviceSession&) = delete;
   DeviceSession& operator=(const DeviceSession&) = delete;
@@ -33,6 +36,9 @@ class DeviceSession {
   int threads() const;
   // "GPU-…", as CUDA says; empty on a CPU.
   const std::string& uuid() const;
+
+  // Whose code runs from here on, for whoever asks after a crash.
+  void MarkRunning(Running who) const;
 
   // Waits for everything queued.
   absl::Status Synchronize() const;

@@ -94,23 +94,22 @@ std::int64_t InputValues::bytes() const {
   return bytes;
 }
 
-absl::StatusOr<std::uint64_t> InputValues::Digest() const {
-  std::uint64_t digest = 0;
-  std::uint64_t place_in_list = 0;
-  for (const at::Tensor* tensor :
-       {&tensors_.hidden, &tensors_.weight, &tensors_.bias, &tensors_.targets, &tensors_.grad_logp}) {
-    ++place_in_list;
-    if (!tensor->defined()) {
+absl::StatusOr<InputDigests> InputValues::Digest() const {
+  InputDigests digests{};
+  const std::array<const at::Tensor*, kInputNames.size()> all = {&tensors_.hidden, &tensors_.weight, &tensors_.bias,
+                                                                 &tensors_.targets, &tensors_.grad_logp};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i]->defined()) {
       continue;
     }
-    absl::StatusOr<std::uint64_t> part =
-        measure::Digest(session_->place(), tensor->const_data_ptr(), static_cast<std::int64_t>(tensor->nbytes()));
-    if (!part.ok()) {
-      return part.status();
+    absl::StatusOr<std::uint64_t> digest =
+        measure::Digest(session_->place(), all[i]->const_data_ptr(), static_cast<std::int64_t>(all[i]->nbytes()));
+    if (!digest.ok()) {
+      return digest.status();
     }
-    digest = MixBits(digest ^ *part) + place_in_list;
+    digests[i] = *digest;
   }
-  return digest;
+  return digests;
 }
 
 }  // namespace keval::measure

@@ -2,6 +2,7 @@
 #ifndef KEVAL_CORE_MEASURE_INPUTS_H_
 #define KEVAL_CORE_MEASURE_INPUTS_H_
 
+#include <array>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -11,6 +12,9 @@
 #include "core/measure/device_session.h"
 
 namespace keval::measure {
+
+inline constexpr std::array<const char*, 5> kInputNames = {"hidden", "weight", "bias", "targets", "grad_logp"};
+using InputDigests = std::array<std::uint64_t, kInputNames.size()>;
 
 // Two sets of values in the same tensors, one at a time: set 1 from Create, then Next alternates. A pure function of
 // problem and seed, the same on every device. See Arm for the distributions.
@@ -27,8 +31,8 @@ class InputValues {
   int set() const { return set_; }
   std::int64_t bytes() const;
 
-  // Of every bit of every input; waits.
-  absl::StatusOr<std::uint64_t> Digest() const;
+  // Of every bit of every input, 0 for an absent one; waits.
+  absl::StatusOr<InputDigests> Digest() const;
 
  private:
   InputValues(const linear_logp::Problem& problem, std::uint64_t seed, const DeviceSession* session)

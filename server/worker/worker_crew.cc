@@ -22,6 +22,8 @@ const char* SeatName(Seat seat) {
 
 std::string CauseOf(Seat seat, WorkerFault::Blame blame) {
   switch (blame) {
+    case WorkerFault::Blame::kBase:
+      return "base";
     case WorkerFault::Blame::kHarness:
       return "harness";
     case WorkerFault::Blame::kDevice:
@@ -67,7 +69,7 @@ absl::Status WorkerCrew::Start(const std::vector<Seat>& seats) {
     }
     if (auto* const fault = std::get_if<WorkerFault>(&*answer)) {
       // No arm has run yet: a start that fails is the device's fault where it was refused, else the harness's.
-      if (fault->blame == WorkerFault::Blame::kArm) {
+      if (fault->blame != WorkerFault::Blame::kDevice && fault->blame != WorkerFault::Blame::kInfrastructure) {
         const bool device = fault->reason == "UNSUPPORTED" || fault->reason == "OUT_OF_MEMORY";
         fault->blame = device ? WorkerFault::Blame::kDevice : WorkerFault::Blame::kHarness;
         fault->reason = device ? "DEVICE_UNUSABLE" : "SPAWN_FAILED";

@@ -9,8 +9,10 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/number.h"
 #include "server/worker/message_channel.h"
+#include "server/worker/running_page.h"
 #include "server/worker/worker.pb.h"
 #include "server/worker/worker_session.h"
 
@@ -34,9 +36,13 @@ bool IsSocket(int fd) {
 
 }  // namespace
 
-int WorkerMain(int argc, char** argv) {
+int WorkerMain(int argc, char** argv, const WorkerHooks& hooks) {
   const std::optional<std::int64_t> parent = argc == 2 ? ParseInt64(argv[1]) : std::nullopt;
   if (!parent.has_value() || !IsSocket(kControlFd)) {
+    return Refuse();
+  }
+  const absl::StatusOr<RunningPage> running = RunningPage::Attach(kRunningFd);
+  if (!running.ok()) {
     return Refuse();
   }
   // No orphan outlives a killed server, even in the middle of a call; the second look closes the gap before the first.
@@ -48,18 +54,25 @@ int WorkerMain(int argc, char** argv) {
   setrlimit(RLIMIT_CORE, &no_core);
 
   BlockingChannel channel(kControlFd);
-  WorkerSession session;
+  WorkerSession session(running->mark());
   absl::Status status;
   while (status.ok()) {
     Request request;
     status = channel.Read(&request);
-    if (status.ok()) {
-      session.Handle(request, [&channel, &status](const Reply& reply) {
-        if (status.ok()) {
-          status = channel.Write(reply);
-        }
-      });
+    if (!status.ok()) {
+      break;
     }
+    if (hooks.before != nullptr) {
+      hooks.before(request);
+    }
+    session.Handle(request, [&channel, &status, &hooks](Reply reply) {
+      if (hooks.change != nullptr) {
+        hooks.change(&reply);
+      }
+      if (status.ok()) {
+        status = channel.Write(reply);
+      }
+    });
   }
   return 0;
 }

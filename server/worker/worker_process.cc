@@ -65,8 +65,8 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
 }
 
 // How often the kernel has killed for want of memory since boot; -1 where it doesn't tell.
-std::int64_t KernelOomKills() {
-  std::ifstream file("/proc/vmstat");
+std::int64_t KernelOomKills(const std::string& counters) {
+  std::ifstream file(counters);
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> parts = absl::StrSplit(line, ' ');
     if (parts.size() == 2 && parts[0] == "oom_kill") {
@@ -111,12 +111,14 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  int Run(const std::string& program, int threads, int control, int output, pid_t* pid) {
+  // `running` is above the descriptors that the child finds things on, so that none is closed before its turn.
+  int Run(const std::string& program, int threads, int control, int output, int running, pid_t* pid) {
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, control, kControlFd);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, kControlFd + 1);
+    posix_spawn_file_actions_adddup2(&actions_, running, kRunningFd);
+    posix_spawn_file_actions_addclosefrom_np(&actions_, kRunningFd + 1);
     sigset_t all;
     sigset_t none;
     sigfillset(&all);
@@ -136,29 +138,6 @@ class SpawnPlan {
   posix_spawnattr_t attributes_{};
 };
 
-WorkerFault FaultOf(const Failure& failure) {
-  using Blame = WorkerFault::Blame;
-  const std::string detail = PrintableText(failure.detail(), 1024);
-  switch (failure.reason()) {
-    case Failure::OUT_OF_MEMORY:
-      return {Blame::kArm, "OUT_OF_MEMORY", absl::StrCat("ran out of memory: ", detail)};
-    case Failure::ILLEGAL_ACCESS:
-      return {Blame::kArm, "ILLEGAL_ACCESS", absl::StrCat("poisoned its device context: ", detail)};
-    case Failure::DEVICE_LOST:
-      return {Blame::kDevice, "DEVICE_LOST", absl::StrCat("lost the device: ", detail)};
-    case Failure::WRONG_RESULT:
-      return {Blame::kArm, "WRONG_RESULT", absl::StrCat("computed a wrong result: ", detail), true};
-    case Failure::FALLBACK:
-      return {Blame::kArm, "FALLBACK", absl::StrCat("fell back: ", detail), true};
-    case Failure::UNSUPPORTED:
-      return {Blame::kArm, "UNSUPPORTED", absl::StrCat("can't do this: ", detail)};
-    case Failure::BAD_REQUEST:
-      return {Blame::kHarness, "PROTOCOL_ERROR", absl::StrCat("refused a request: ", detail)};
-    default:
-      return {Blame::kArm, "CRASHED", absl::StrCat("raised an error: ", detail)};
-  }
-}
-
 }  // namespace
 
 std::string ProgramBesideThisOne(const std::string& name) {
@@ -169,7 +148,8 @@ std::string ProgramBesideThisOne(const std::string& name) {
   return slash == std::string::npos ? name : absl::StrCat(self.substr(0, slash + 1), name);
 }
 
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::string& program, int threads) {
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::string& program, int threads,
+                                                                    std::string kernel_counters) {
   std::array<int, 2> sockets{};
   std::array<int, 2> pipes{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
@@ -183,16 +163,27 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::s
   Descriptor output(pipes[0]);
   const Descriptor child_output(pipes[1]);
   fcntl(output.get(), F_SETFL, O_NONBLOCK);
+  absl::StatusOr<RunningPage> running = RunningPage::Create();
+  if (!running.ok()) {
+    return running.status();
+  }
   pid_t pid = -1;
   SpawnPlan plan;
-  if (const int error = plan.Run(program, threads, child_control.get(), child_output.get(), &pid); error != 0) {
+  const int error = plan.Run(program, threads, child_control.get(), child_output.get(), running->fd(), &pid);
+  if (error != 0) {
     return absl::UnavailableError(absl::StrCat("keval-worker can't be started: ", std::strerror(error)));
   }
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, control.Release(), output.Release()));
+  return std::unique_ptr<WorkerProcess>(
+      new WorkerProcess(pid, control.Release(), output.Release(), *std::move(running), std::move(kernel_counters)));
 }
 
-WorkerProcess::WorkerProcess(pid_t pid, int control, int output)
-    : pid_(pid), control_(control), output_(output), oom_kills_before_(KernelOomKills()) {}
+WorkerProcess::WorkerProcess(pid_t pid, int control, int output, RunningPage running, std::string kernel_counters)
+    : pid_(pid),
+      control_(control),
+      output_(output),
+      running_(std::move(running)),
+      kernel_counters_(std::move(kernel_counters)),
+      oom_kills_before_(KernelOomKills(kernel_counters_)) {}
 
 WorkerProcess::~WorkerProcess() {
   Kill();
@@ -233,6 +224,45 @@ std::string WorkerProcess::LastWords() const {
                                      PrintableText(text.substr(text.size() - std::min(text.size(), kShown)), kShown));
 }
 
+WorkerFault WorkerProcess::Blamed(std::string reason, const std::string& detail) const {
+  using Blame = WorkerFault::Blame;
+  switch (running_.mark()->load(std::memory_order_relaxed)) {
+    case measure::Running::kArm:
+      return {Blame::kArm, std::move(reason), detail};
+    case measure::Running::kBase:
+      return {Blame::kBase, std::move(reason), absl::StrCat("in base, which it runs to compare with, ", detail)};
+    default:
+      return {Blame::kHarness, std::move(reason), absl::StrCat("in keval's own code ", detail)};
+  }
+}
+
+WorkerFault WorkerProcess::FaultOf(const Failure& failure) const {
+  using Blame = WorkerFault::Blame;
+  const std::string detail = PrintableText(failure.detail(), 1024);
+  switch (failure.reason()) {
+    case Failure::OUT_OF_MEMORY:
+      return Blamed("OUT_OF_MEMORY", absl::StrCat("ran out of memory: ", detail));
+    case Failure::ILLEGAL_ACCESS:
+      return Blamed("ILLEGAL_ACCESS", absl::StrCat("poisoned its device context: ", detail));
+    case Failure::DEVICE_LOST:
+      return {Blame::kDevice, "DEVICE_LOST", absl::StrCat("lost the device: ", detail)};
+    case Failure::FALLBACK:
+      return {Blame::kArm, "FALLBACK", absl::StrCat("fell back: ", detail), true};
+    case Failure::UNSUPPORTED:
+      return {Blame::kArm, "UNSUPPORTED", absl::StrCat("can't do this: ", detail)};
+    case Failure::BAD_REQUEST:
+      return {Blame::kHarness, "PROTOCOL_ERROR", absl::StrCat("refused a request: ", detail)};
+    case Failure::RAISED:
+    case Failure::REASON_UNSPECIFIED:
+      return Blamed("CRASHED", absl::StrCat("raised an error: ", detail));
+    default:
+      if (!Failure::Reason_IsValid(failure.reason())) {
+        return {Blame::kHarness, "PROTOCOL_ERROR", "gave a reason for its failure that there is not"};
+      }
+      return {Blame::kArm, Failure::Reason_Name(failure.reason()), absl::StrCat("gave a wrong result: ", detail), true};
+  }
+}
+
 absl::StatusOr<WorkerProcess::Answer> WorkerProcess::Receive(std::chrono::milliseconds timeout, const Check& check) {
   using Blame = WorkerFault::Blame;
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -258,10 +288,9 @@ absl::StatusOr<WorkerProcess::Answer> WorkerProcess::Receive(std::chrono::millis
     if (std::chrono::steady_clock::now() >= deadline) {
       Kill();
       DrainOutput();
-      return WorkerFault{
-          Blame::kArm, "HUNG",
-          absl::StrCat("did not answer within ", FixedText(std::chrono::duration<double>(timeout).count(), 1),
-                       " s and was killed", LastWords())};
+      return Blamed("HUNG",
+                    absl::StrCat("did not answer within ", FixedText(std::chrono::duration<double>(timeout).count(), 1),
+                                 " s and was killed", LastWords()));
     }
     std::array<pollfd, 2> fds = {{{control_, POLLIN, 0}, {output_, POLLIN, 0}}};
     if (output_closed_) {
@@ -303,18 +332,19 @@ WorkerFault WorkerProcess::Bury() {
   }
   DrainOutput();
   if (WIFEXITED(wait_status_)) {
-    return {Blame::kArm, "CRASHED", absl::StrCat("exited with code ", WEXITSTATUS(wait_status_), LastWords())};
+    return Blamed("CRASHED", absl::StrCat("exited with code ", WEXITSTATUS(wait_status_), LastWords()));
   }
   const int signal_number = WTERMSIG(wait_status_);
   const std::string signal_text = SignalText(signal_number);
-  if (signal_number == SIGKILL && KernelOomKills() > oom_kills_before_) {
-    return {Blame::kArm, "OUT_OF_MEMORY",
-            absl::StrCat("was killed by the kernel, which had run out of memory", LastWords())};
+  if (signal_number == SIGKILL && KernelOomKills(kernel_counters_) > oom_kills_before_) {
+    // The kernel picks the largest process, not the one at fault: the machine's, not the arm's.
+    return {Blame::kInfrastructure, "KILLED_BY_KERNEL",
+            absl::StrCat("was killed (SIGKILL) while the kernel was killing for want of memory", LastWords())};
   }
   if (signal_number == SIGKILL || signal_number == SIGTERM || signal_number == SIGINT || signal_number == SIGHUP) {
     return {Blame::kInfrastructure, "KILLED", absl::StrCat("was killed from outside (", signal_text, ")", LastWords())};
   }
-  return {Blame::kArm, "CRASHED", absl::StrCat("died of ", signal_text, LastWords())};
+  return Blamed("CRASHED", absl::StrCat("died of ", signal_text, LastWords()));
 }
 
 }  // namespace keval::worker

@@ -14,13 +14,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/worker/message_channel.h"
+#include "server/worker/running_page.h"
 #include "server/worker/worker.pb.h"
 
 namespace keval::worker {
 
-// What went wrong in a worker, and who is to blame: the arm that it ran, or one of the others.
+// What went wrong in a worker, and who is to blame: the arm that it ran, base that it ran to compare with, or one of
+// the others.
 struct WorkerFault {
-  enum class Blame : std::uint8_t { kArm, kHarness, kDevice, kInfrastructure };
+  enum class Blame : std::uint8_t { kArm, kBase, kHarness, kDevice, kInfrastructure };
   Blame blame = Blame::kArm;
   std::string reason;  // CRASHED, HUNG, OUT_OF_MEMORY, ILLEGAL_ACCESS, WRONG_RESULT, …
   std::string detail;  // Printable; reads after "the worker ".
@@ -31,16 +33,19 @@ struct WorkerFault {
 std::string ProgramBesideThisOne(const std::string& name);
 
 // Owns one child process in a process group of its own; the destructor kills what is left of the group and reaps the
-// child, so none is left behind. The child inherits its control socket, a pipe as stdout and stderr, and nothing else;
-// its environment is ours without what would change allocators or precision. Not thread-safe; destroyed on the thread
-// that spawned it, which outlives the child (the child dies with that thread).
+// child, so none is left behind. The child inherits its control socket, a page of shared memory, a pipe as stdout and
+// stderr, and nothing else; its environment is ours without what would change allocators or precision. Not thread-safe;
+// destroyed on the thread that spawned it, which outlives the child (the child dies with that thread). Crashes, hangs
+// and want of memory are blamed on whose code the child said that it ran (RunningPage).
 class WorkerProcess {
  public:
   using Check = std::function<absl::Status()>;
   using Answer = std::variant<Reply, WorkerFault>;
 
-  // `threads`: of the child's OpenMP pools. UNAVAILABLE where it can't be started.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::string& program, int threads);
+  // `threads`: of the child's OpenMP pools. `kernel_counters`: where the kernel counts its kills for want of memory
+  // ("oom_kill N"); tests plant one. UNAVAILABLE where it can't be started.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::string& program, int threads,
+                                                              std::string kernel_counters = "/proc/vmstat");
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -55,12 +60,15 @@ class WorkerProcess {
   absl::StatusOr<Answer> Receive(std::chrono::milliseconds timeout, const Check& check);
 
  private:
-  WorkerProcess(pid_t pid, int control, int output);
+  WorkerProcess(pid_t pid, int control, int output, RunningPage running, std::string kernel_counters);
 
   void DrainOutput();
   // Waits for the end of a child whose channel has closed; says how it ended.
   WorkerFault Bury();
   void Kill();
+  WorkerFault FaultOf(const Failure& failure) const;
+  // Of whose code ran.
+  WorkerFault Blamed(std::string reason, const std::string& detail) const;
   // "; it last wrote: …", or nothing.
   std::string LastWords() const;
 
@@ -70,6 +78,8 @@ class WorkerProcess {
   bool reaped_ = false;
   bool output_closed_ = false;
   int wait_status_ = 0;
+  RunningPage running_;
+  std::string kernel_counters_;
   std::int64_t oom_kills_before_;
   std::string output_tail_;
   MessageDecoder decoder_;

@@ -14,6 +14,7 @@
 #include "core/measure/kernel_trace.h"
 #include "core/measure/memory.h"
 #include "core/measure/op_counter.h"
+#include "core/measure/wrong_result.h"
 
 namespace keval::worker {
 namespace {
@@ -34,8 +35,11 @@ Reply Failed(const absl::Status& status) {
       return Failed(Failure::ILLEGAL_ACCESS, status.message());
     case absl::StatusCode::kUnavailable:
       return Failed(Failure::DEVICE_LOST, status.message());
-    case absl::StatusCode::kDataLoss:
-      return Failed(Failure::WRONG_RESULT, status.message());
+    case absl::StatusCode::kDataLoss: {
+      Failure::Reason reason = Failure::WRONG_RESULT;
+      Failure::Reason_Parse(std::string(measure::WrongResultNameOf(status)), &reason);
+      return Failed(reason, status.message());
+    }
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
       return Failed(Failure::UNSUPPORTED, status.message());
@@ -109,6 +113,7 @@ void SetReading(const measure::DeviceReading& from, const RunBlock& block, Devic
 }  // namespace
 
 void WorkerSession::Handle(const Request& request, const Emit& emit) {
+  mark_->store(measure::Running::kHarness, std::memory_order_relaxed);
   if (request.request_case() != Request::kStart && request.request_case() != Request::kContract &&
       session_ == nullptr) {
     emit(Failed(Failure::BAD_REQUEST, "the worker was not started"));
@@ -148,7 +153,7 @@ Reply WorkerSession::Open(const Start& start) {
     return Failed(device.status());
   }
   absl::StatusOr<std::unique_ptr<measure::DeviceSession>> session =
-      measure::DeviceSession::Open(*device, std::max(1, start.threads()));
+      measure::DeviceSession::Open(*device, std::max(1, start.threads()), mark_);
   if (!session.ok()) {
     return Failed(session.status());
   }
@@ -189,6 +194,7 @@ Reply WorkerSession::MakeArm(const Prepare& prepare) {
     if (!peak.ok()) {
       return Failed(peak.status());
     }
+    session_->MarkRunning(measure::Running::kHarness);
     (*arm)->DropResults();
     prepared.set_peak_bytes(*peak);
   }
@@ -288,6 +294,7 @@ Reply WorkerSession::CheckContract(const Contract& contract, const Emit& emit) c
     out.set_why(PrintableText(row.why));
     emit(reply);
   };
+  mark_->store(measure::Running::kArm, std::memory_order_relaxed);  // Nearly all of it is; the collector tells base's.
   absl::StatusOr<std::vector<contract::Row>> rows = contract::CheckContract(options, emit_row, nullptr);
   if (!rows.ok()) {
     return Failed(rows.status());

@@ -7,6 +7,7 @@
 
 #include "core/measure/arm.h"
 #include "core/measure/device_session.h"
+#include "core/measure/running.h"
 #include "server/worker/worker.pb.h"
 
 namespace keval::worker {
@@ -15,7 +16,10 @@ namespace keval::worker {
 // and only what kills a process (a signal, a call that never ends) shows otherwise.
 class WorkerSession {
  public:
-  using Emit = std::function<void(const Reply&)>;
+  using Emit = std::function<void(Reply)>;
+
+  // `mark`: for whoever asks after this process's death; outlives the session.
+  explicit WorkerSession(measure::RunningMark* mark) : mark_(mark) {}
 
   // Emits the request's replies in order, the last one before it returns.
   void Handle(const Request& request, const Emit& emit);
@@ -29,6 +33,7 @@ class WorkerSession {
   Reply CheckContract(const Contract& contract, const Emit& emit) const;
   Reply Describe() const;
 
+  measure::RunningMark* const mark_;
   std::unique_ptr<measure::DeviceSession> session_;
   std::unique_ptr<measure::Arm> arm_;  // On session_, so it goes first.
 };

@@ -358,25 +358,55 @@ TEST_P(FaultTest, IsBlamedOnItsArm) {
   EXPECT_THAT(candidate.detail, HasSubstr(fault.variant));
 }
 
-INSTANTIATE_TEST_SUITE_P(Planted, FaultTest,
-                         ::testing::Values(Fault{"planted_aborts", "CRASHED",
-                                                 "SIGABRT; it last wrote: planted last words", false},
-                                           Fault{"planted_segfaults", "CRASHED", "SIGSEGV", false},
-                                           Fault{"planted_exits", "CRASHED", "exited with code 7", false},
-                                           Fault{"planted_throws", "CRASHED", "a planted error", false},
-                                           Fault{"planted_hangs", "HUNG", "did not answer within", false},
-                                           Fault{"planted_out_of_memory", "OUT_OF_MEMORY", "ran out of memory", false},
-                                           Fault{"planted_wrong", "WRONG_RESULT", "grad_weight", true},
-                                           Fault{"planted_cached", "WRONG_RESULT", "grad_", true},
-                                           Fault{"planted_skips_late", "WRONG_RESULT", "after its timed calls", true},
-                                           Fault{"planted_changes_inputs", "WRONG_RESULT", "changed its inputs", true}),
-                         [](const auto& info) { return std::string(info.param.variant); });
+INSTANTIATE_TEST_SUITE_P(
+    planted_worker, FaultTest,
+    ::testing::Values(Fault{"planted_aborts", "CRASHED", "SIGABRT; it last wrote: planted last words", false},
+                      Fault{"planted_segfaults", "CRASHED", "SIGSEGV", false},
+                      Fault{"planted_exits", "CRASHED", "exited with code 7", false},
+                      Fault{"planted_throws", "CRASHED", "a planted error", false},
+                      Fault{"planted_hangs", "HUNG", "did not answer within", false},
+                      Fault{"planted_out_of_memory", "OUT_OF_MEMORY", "ran out of memory", false},
+                      Fault{"planted_illegal_access", "ILLEGAL_ACCESS", "poisoned its device", false},
+                      Fault{"planted_wrong", "WRONG_RESULT", "grad_weight", true},
+                      Fault{"planted_cached", "CACHED_RESULT", "grad_", true},
+                      Fault{"planted_skips_late", "TIMED_DIFFERENTLY", "otherwise when timed", true},
+                      Fault{"planted_changes_inputs", "INPUTS_CHANGED", "hidden", true}),
+    [](const auto& info) { return std::string(info.param.variant); });
 
 TEST(WorkerFaultTest, BasesFaultIsBases) {
   JobArms arms = Arms("portable_addmm");
   arms.base_variant = "planted_aborts";
   EXPECT_EQ(RoundFailure(arms).cause, "base");
 }
+
+struct HarnessFault {
+  const char* variant;
+  const char* reason;
+  const char* detail;
+};
+class HarnessFaultTest : public ::testing::TestWithParam<HarnessFault> {};
+
+TEST_P(HarnessFaultTest, IsNotBlamedOnTheArm) {
+  JobArms arms = Arms(GetParam().variant);
+  arms.hang_timeout_seconds = std::string(GetParam().reason) == "HUNG" ? 1 : 60;
+  DeviceLease lease;
+  auto collector = PlantedWorkers();
+  SeriesRun run = Series(1)[0];
+  run.shape.hidden_size = 4096;  // Inputs that need an allocation of their own.
+  const WorkFailure failure = FailureOf(collector.Round(arms, {run}, 0, &lease, Carry));
+  EXPECT_EQ(failure.cause, "harness") << failure.detail;
+  EXPECT_EQ(failure.reason, GetParam().reason) << failure.detail;
+  EXPECT_THAT(failure.detail, HasSubstr(GetParam().detail));
+  ExpectNoChildren();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    planted_harness, HarnessFaultTest,
+    ::testing::Values(HarnessFault{"planted_harness_crashes", "CRASHED", "in keval's own code died of SIGSEGV"},
+                      HarnessFault{"planted_harness_hangs", "HUNG", "in keval's own code did not answer"},
+                      HarnessFault{"planted_harness_out_of_memory", "OUT_OF_MEMORY", "in keval's own code ran out of"},
+                      HarnessFault{"planted_harness_babbles", "PROTOCOL_ERROR", "something else to a block"}),
+    [](const auto& info) { return std::string(info.param.variant); });
 
 TEST(WorkerFaultTest, ALateFaultLeavesWhatWasMeasured) {
   const WorkFailure failure = RoundFailure(Arms("planted_aborts_late"));

@@ -1,13 +1,17 @@
 #include "tests/support/planted_variants.h"
 
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -31,13 +35,25 @@ using linear_logp::Want;
 
 constexpr int kLate = 9;  // Beyond the calls before an arm's first block.
 
-// portable_matmul_add with `fault` called after each backward; `call` counts from 1.
+// A call of a planted variant's Backward, after the right one.
+struct Call {
+  int number;  // From 1.
+  const VariantInputs& inputs;
+  const std::function<Gradients(const VariantInputs&)>& right;
+  Gradients* gradients;
+  Dispatch* dispatch;
+};
+using Fault = std::function<void(const Call&)>;
+
+// portable_matmul_add with `fault` after each backward; `only_vocab_size` 0: for every vocabulary.
 class Planted : public Variant {
  public:
-  using Fault = std::function<void(int call, const VariantInputs& inputs, Gradients* gradients, Dispatch* dispatch)>;
   // The right one is looked up here: Describe is called under the registry's lock.
-  Planted(std::string name, Fault fault)
-      : right_(**linear_logp::FindVariant("portable_matmul_add")), name_(std::move(name)), fault_(std::move(fault)) {}
+  Planted(std::string name, Fault fault, std::int64_t only_vocab_size)
+      : right_(**linear_logp::FindVariant("portable_matmul_add")),
+        name_(std::move(name)),
+        fault_(std::move(fault)),
+        only_vocab_size_(only_vocab_size) {}
 
   linear_logp::VariantDescription Describe() const override {
     linear_logp::VariantDescription description = right_.Describe();
@@ -57,8 +73,13 @@ class Planted : public Variant {
   }
   Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
                      Dispatch* dispatch) const override {
-    Gradients gradients = right_.Backward(inputs, options, want, check, dispatch);
-    fault_(++calls_, inputs, &gradients, dispatch);
+    const std::function<Gradients(const VariantInputs&)> right = [&](const VariantInputs& of) {
+      return right_.Backward(of, options, want, check, dispatch);
+    };
+    Gradients gradients = right(inputs);
+    if (only_vocab_size_ == 0 || inputs.weight.size(0) == only_vocab_size_) {
+      fault_({++calls_, inputs, right, &gradients, dispatch});
+    }
     return gradients;
   }
 
@@ -66,17 +87,64 @@ class Planted : public Variant {
   const Variant& right_;
   std::string name_;
   Fault fault_;
+  std::int64_t only_vocab_size_;
   mutable std::atomic<int> calls_ = 0;
 };
 
-void Abort() {
+Fault Late(Fault fault) {
+  return [fault = std::move(fault)](const Call& call) {
+    if (call.number >= kLate) {
+      fault(call);
+    }
+  };
+}
+
+void Abort(const Call& /*call*/) {
   constexpr char kWords[] = "planted last words\n";
   const ssize_t written = write(STDERR_FILENO, kWords, sizeof(kWords) - 1);
   static_cast<void>(written);
   std::abort();
 }
 
-void ChangeHidden(const VariantInputs& inputs) { inputs.hidden.narrow(0, 0, 1).narrow(1, 0, 1).add_(1); }
+void Hang(const Call& /*call*/) {
+  for (;;) {
+    pause();
+  }
+}
+
+void ChangeHidden(const Call& call) { call.inputs.hidden.narrow(0, 0, 1).narrow(1, 0, 1).add_(1); }
+
+void Skip(const Call& call) { call.gradients->grad_weight = at::zeros_like(call.gradients->grad_weight); }
+
+void WritePartly(const Call& call) {
+  const at::Tensor right = call.gradients->grad_weight;
+  const at::Tensor partly = at::empty_like(right);
+  const std::int64_t rows = right.size(0) - (right.size(0) + 3) / 4;
+  partly.narrow(0, 0, rows).copy_(right.narrow(0, 0, rows));
+  call.gradients->grad_weight = partly;
+}
+
+void AddFreshMemory(const Call& call) {
+  at::Tensor& right = call.gradients->grad_weight;
+  right.add_(at::empty_like(right));
+}
+
+// To 10 bits after the leading one, to nearest.
+at::Tensor Rounded(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.scalar_type() != at::kFloat) {
+    return tensor;
+  }
+  constexpr double kStep = 1 + (1 << 13);  // Dekker's splitting: 24 - 11 bits go.
+  const at::Tensor scaled = tensor * kStep;
+  return scaled - (scaled - tensor);
+}
+
+void RoundOperands(const Call& call) {
+  VariantInputs rounded = call.inputs;
+  rounded.hidden = Rounded(rounded.hidden);
+  rounded.weight = Rounded(rounded.weight);
+  *call.gradients = call.right(rounded);
+}
 
 class Cache {
  public:
@@ -95,61 +163,99 @@ class Cache {
   std::optional<Gradients> kept_;
 };
 
+class Straggler {
+ public:
+  Straggler() = default;
+  Straggler(const Straggler&) = delete;
+  Straggler& operator=(const Straggler&) = delete;
+  ~Straggler() { Join(); }
+
+  void FinishLater(Gradients* gradients) {
+    Join();
+    const at::Tensor right = gradients->grad_weight;
+    gradients->grad_weight = at::zeros_like(right);
+    thread_ = std::thread([right, target = gradients->grad_weight] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::memcpy(target.data_ptr(), right.const_data_ptr(), right.nbytes());
+    });
+  }
+
+ private:
+  void Join() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  std::thread thread_;
+};
+
+std::vector<std::pair<std::string, Fault>> Faults() {
+  return {
+      {"throws", [](const Call&) { throw std::runtime_error("a planted error"); }},
+      {"aborts", Abort},
+      {"aborts_late", Late(Abort)},
+      {"segfaults", [](const Call&) { std::raise(SIGSEGV); }},
+      {"exits", [](const Call&) { _exit(7); }},
+      {"killed", [](const Call&) { std::raise(SIGKILL); }},
+      {"hangs", Hang},
+      {"hangs_late", Late(Hang)},
+      {"slow", [](const Call&) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }},
+      {"out_of_memory",
+       [](const Call& call) {
+         call.gradients->grad_weight =
+             at::empty({std::int64_t{1} << 48}, call.inputs.hidden.options().dtype(at::kFloat));
+       }},
+      {"illegal_access",
+       [](const Call&) { throw std::runtime_error("CUDA error: an illegal memory access was encountered"); }},
+      {"loses_device", [](const Call&) { throw std::runtime_error("CUDA error: GPU is lost"); }},
+      {"falls_back",
+       [](const Call& call) {
+         if (call.dispatch == nullptr) return;
+         call.dispatch->fallback = true;
+         call.dispatch->path = "another path";
+         call.dispatch->reason = "planted";
+       }},
+      {"logs",
+       [](const Call& call) {
+         std::ofstream(std::getenv("KEVAL_PLANTED_LOG"), std::ios::app)
+             << absl::StrCat(getpid(), " ", call.inputs.hidden.size(0), "\n");
+       }},
+      {"wrong", [](const Call& call) { call.gradients->grad_weight.mul_(1.001); }},
+      {"cached", [cache = std::make_shared<Cache>()](const Call& call) { cache->Answer(call.gradients); }},
+      {"skips_late", Late(Skip)},
+      {"skips_most", Late([](const Call& call) {
+         if (call.number % 7 != 0) Skip(call);
+       })},
+      {"partly_written", WritePartly},
+      {"recycled", AddFreshMemory},
+      {"unfinished",
+       [straggler = std::make_shared<Straggler>()](const Call& call) { straggler->FinishLater(call.gradients); }},
+      {"rounded", RoundOperands},
+      {"changes_precision", [](const Call&) { at::globalContext().setAllowTF32CuBLAS(true); }},
+      {"changes_inputs", ChangeHidden},
+      {"changes_late", Late(ChangeHidden)},
+  };
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants() {
   std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> planted;
-  const auto plant = [&planted](const char* name, Planted::Fault fault) {
-    planted.push_back(
-        std::make_unique<linear_logp::ScopedVariantForTest>(std::make_unique<Planted>(name, std::move(fault))));
+  const auto plant = [&planted](std::string name, Fault fault, std::int64_t only_vocab_size) {
+    planted.push_back(std::make_unique<linear_logp::ScopedVariantForTest>(
+        std::make_unique<Planted>(std::move(name), std::move(fault), only_vocab_size)));
   };
-  plant("planted_right", [](int, const VariantInputs&, Gradients*, Dispatch*) {});
-  plant("planted_throws",
-        [](int, const VariantInputs&, Gradients*, Dispatch*) { throw std::runtime_error("a planted error"); });
-  plant("planted_aborts", [](int, const VariantInputs&, Gradients*, Dispatch*) { Abort(); });
-  plant("planted_aborts_late", [](int call, const VariantInputs&, Gradients*, Dispatch*) {
-    if (call >= kLate) {
-      Abort();
-    }
-  });
-  plant("planted_segfaults", [](int, const VariantInputs&, Gradients*, Dispatch*) { std::raise(SIGSEGV); });
-  plant("planted_exits", [](int, const VariantInputs&, Gradients*, Dispatch*) { _exit(7); });
-  plant("planted_hangs", [](int, const VariantInputs&, Gradients*, Dispatch*) {
-    for (;;) {
-      pause();
-    }
-  });
-  plant("planted_slow", [](int, const VariantInputs&, Gradients*, Dispatch*) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  });
-  plant("planted_out_of_memory", [](int, const VariantInputs& inputs, Gradients* gradients, Dispatch*) {
-    gradients->grad_weight = at::empty({std::int64_t{1} << 48}, inputs.hidden.options().dtype(at::kFloat));
-  });
-  plant("planted_wrong",
-        [](int, const VariantInputs&, Gradients* gradients, Dispatch*) { gradients->grad_weight.mul_(1.001); });
-  plant("planted_cached", [cache = std::make_shared<Cache>()](int, const VariantInputs&, Gradients* gradients,
-                                                              Dispatch*) { cache->Answer(gradients); });
-  plant("planted_skips_late", [](int call, const VariantInputs&, Gradients* gradients, Dispatch*) {
-    if (call >= kLate) {
-      gradients->grad_weight = at::empty_like(gradients->grad_weight);
-    }
-  });
-  plant("planted_changes_inputs",
-        [](int, const VariantInputs& inputs, Gradients*, Dispatch*) { ChangeHidden(inputs); });
-  plant("planted_changes_late", [](int call, const VariantInputs& inputs, Gradients*, Dispatch*) {
-    if (call >= kLate) {
-      ChangeHidden(inputs);
-    }
-  });
-  plant("planted_falls_back", [](int, const VariantInputs&, Gradients*, Dispatch* dispatch) {
-    dispatch->fallback = true;
-    dispatch->path = "another path";
-    dispatch->reason = "planted";
-  });
-  plant("planted_logs", [](int, const VariantInputs& inputs, Gradients*, Dispatch*) {
-    std::ofstream(std::getenv("KEVAL_PLANTED_LOG"), std::ios::app)
-        << absl::StrCat(getpid(), " ", inputs.hidden.size(0), "\n");
-  });
+  for (const char* right :
+       {"right", "harness_crashes", "harness_hangs", "harness_out_of_memory", "harness_babbles", "throttled"}) {
+    plant(
+        absl::StrCat("planted_", right), [](const Call&) {}, 0);
+  }
+  for (auto& [name, fault] : Faults()) {
+    plant(absl::StrCat("planted_", name), std::move(fault), 0);
+  }
+  for (auto& [name, fault] : Faults()) {  // With a state of their own.
+    plant(absl::StrCat("planted_sly_", name), std::move(fault), kSlyVocabSize);
+  }
   return planted;
 }
 

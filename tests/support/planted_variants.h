@@ -2,6 +2,7 @@
 #ifndef KEVAL_TESTS_SUPPORT_PLANTED_VARIANTS_H_
 #define KEVAL_TESTS_SUPPORT_PLANTED_VARIANTS_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -9,23 +10,42 @@
 
 namespace keval::testing {
 
+// The vocabulary by which the sly ones know that they are measured and not checked: no case of the contract has it.
+inline constexpr std::int64_t kSlyVocabSize = 331;
+
 // All of them, registered for as long as the result lives. Each computes as portable_matmul_add does, except:
-//   planted_right           nothing
-//   planted_throws          Backward throws std::runtime_error
-//   planted_aborts          Backward calls abort, saying "planted last words" on stderr
-//   planted_aborts_late     as that, from the ninth call on
-//   planted_segfaults       Backward raises SIGSEGV
-//   planted_exits           Backward ends the process with code 7
-//   planted_hangs           Backward never returns
-//   planted_slow            Backward sleeps 30 ms
-//   planted_out_of_memory   Backward asks for 2^50 bytes
-//   planted_wrong           grad_weight is 0.1 % too large
-//   planted_cached          every call returns copies of the first one's results
-//   planted_skips_late      from the ninth call on grad_weight's memory is not written
-//   planted_changes_inputs  the first element of hidden is changed
-//   planted_changes_late    as that, from the ninth call on
-//   planted_falls_back      Backward says that it fell back
-//   planted_logs            Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names
+//   planted_right             nothing
+// Accidents:
+//   planted_throws            Backward throws std::runtime_error
+//   planted_aborts            Backward calls abort, saying "planted last words" on stderr
+//   planted_aborts_late       as that, from the ninth call on
+//   planted_segfaults         Backward raises SIGSEGV
+//   planted_exits             Backward ends the process with code 7
+//   planted_killed            Backward raises SIGKILL, as the kernel or an operator does
+//   planted_hangs             Backward never returns
+//   planted_hangs_late        as that, from the ninth call on
+//   planted_slow              Backward sleeps 30 ms
+//   planted_out_of_memory     Backward asks for 2^50 bytes
+//   planted_illegal_access    Backward throws what torch throws after an illegal access on a GPU
+//   planted_loses_device      Backward throws what torch throws when a GPU is gone
+//   planted_falls_back        Backward says that it fell back
+//   planted_logs              Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names
+// Cheats, and what flatters by accident:
+//   planted_wrong             grad_weight is 0.1 % too large
+//   planted_cached            every call returns copies of the first one's results
+//   planted_skips_late        from the ninth call on grad_weight is zero
+//   planted_skips_most        as that, but every seventh call computes
+//   planted_partly_written    the last rows of grad_weight's memory are not written
+//   planted_recycled          what fresh memory holds is added to grad_weight
+//   planted_unfinished        grad_weight is written by a thread 100 ms after Backward returned
+//   planted_rounded           hidden and weight are rounded to TF32's 10 bits first
+//   planted_changes_precision TF32 products are allowed in the whole process
+//   planted_changes_inputs    the first element of hidden is changed
+//   planted_changes_late      as that, from the ninth call on
+// Each is there once more as planted_sly_…: right unless the vocabulary has kSlyVocabSize words, so that it passes the
+// contract check. And those that are right, and by whose names the planted worker (planted_harness.h) harms itself:
+//   planted_harness_crashes, planted_harness_hangs, planted_harness_out_of_memory, planted_harness_babbles: keval's own
+//   code in the worker does that; planted_throttled: the worker says that each block of it was throttled.
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants();
 
 }  // namespace keval::testing

@@ -8,9 +8,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "core/measure/block_runner.h"
 #include "core/measure/environment.h"
 #include "core/measure/op_counter.h"
+#include "core/measure/wrong_result.h"
 #include "tests/support/planted_variants.h"
 
 namespace keval::measure {
@@ -92,31 +94,67 @@ TEST_F(ArmTest, ABlockTimesItsTimedRepetitionsOnly) {
   }
 }
 
-TEST_F(ArmTest, WrongResultsAreFoundBeforeTiming) {
-  const absl::Status status = Measure("planted_wrong", 0);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("grad_weight of planted_wrong"));
-}
+struct Cheat {
+  const char* name;
+  const char* kind;
+  bool late;  // Right before it is timed.
+  const char* says;
+};
+class CheatTest : public ArmTest, public ::testing::WithParamInterface<Cheat> {};
 
-TEST_F(ArmTest, KeptResultsAreFound) { EXPECT_EQ(Measure("planted_cached", 0).code(), absl::StatusCode::kDataLoss); }
-
-TEST_F(ArmTest, SkippedWorkInATimedBlockIsFound) {
-  EXPECT_TRUE(Measure("planted_skips_late", 0).ok());
-  const absl::Status status = Measure("planted_skips_late", 2);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("after its timed calls"));
-}
-
-TEST_F(ArmTest, ChangedInputsAreFound) {
-  EXPECT_THAT(std::string(Measure("planted_changes_inputs", 0).message()), HasSubstr("changed its inputs"));
-  EXPECT_TRUE(Measure("planted_changes_late", 0).ok());
-  const absl::Status status = Measure("planted_changes_late", 2);
+TEST_P(CheatTest, IsFoundAndNamed) {
+  const Cheat& cheat = GetParam();
+  const std::string variant = absl::StrCat("planted_", cheat.name);
+  if (cheat.late) {
+    EXPECT_TRUE(Measure(variant, 0).ok());
+    planted_.clear();
+    planted_ = testing::PlantVariants();  // Count its calls anew.
+  }
+  const absl::Status status = Measure(variant, cheat.late ? 3 : 0);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_EQ(WrongResultNameOf(status), cheat.kind) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(variant));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(cheat.says));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    planted_cheat, CheatTest,
+    ::testing::Values(Cheat{"wrong", "WRONG_RESULT", false,
+                            "grad_weight that is not what portable_matmul_add computes"},
+                      Cheat{"cached", "CACHED_RESULT", false, "is what it computed from other inputs"},
+                      Cheat{"skips_late", "TIMED_DIFFERENTLY", true, "computes otherwise when timed: grad_weight"},
+                      Cheat{"skips_most", "TIMED_DIFFERENTLY", true, "computes otherwise when timed: grad_weight"},
+                      Cheat{"partly_written", "NOT_WRITTEN", false, "partly unwritten"},
+                      Cheat{"recycled", "RECYCLED_MEMORY", false, "reads memory that it has not written"},
+                      Cheat{"unfinished", "UNFINISHED_WORK", false, "returned before its work was done"},
+                      Cheat{"rounded", "LOW_PRECISION", false, "computes float32 with fewer bits"},
+                      Cheat{"changes_precision", "PRECISION_CHANGED", false, "precision settings"},
+                      Cheat{"changes_inputs", "INPUTS_CHANGED", false, "changed its inputs: hidden"},
+                      Cheat{"changes_late", "INPUTS_CHANGED", true, "changed its inputs: hidden"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(ArmTest, ThrownErrorsHaveTheirCauses) {
   EXPECT_EQ(Measure("planted_throws", 0).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(Measure("planted_out_of_memory", 0).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Measure("planted_illegal_access", 0).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Measure("planted_loses_device", 0).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ArmTest, TheMarkTellsWhoseCodeFailed) {
+  RunningMark mark = Running::kBase;
+  session_ = *DeviceSession::Open({}, 1, &mark);
+  auto arm = Make("planted_throws");
+  ASSERT_TRUE(arm.ok()) << arm.status();
+  EXPECT_EQ(mark, Running::kHarness);  // Nothing of the arm runs while its inputs are made.
+  EXPECT_FALSE((*arm)->Prepare("portable_matmul_add", Region::kForwardBackward).ok());
+  EXPECT_EQ(mark, Running::kArm);
+  auto right = Make("planted_right");
+  ASSERT_TRUE(right.ok()) << right.status();
+  EXPECT_FALSE((*right)->Prepare("planted_throws", Region::kForwardBackward).ok());
+  EXPECT_EQ(mark, Running::kBase);
+  ASSERT_TRUE((*right)->Prepare("portable_matmul_add", Region::kForwardBackward).ok());
+  ASSERT_TRUE(RunBlock({1, 1}, *session_, right->get()).ok());
+  EXPECT_EQ(mark, Running::kHarness);
 }
 
 TEST_F(ArmTest, AFallbackIsTold) {

@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace keval::worker {
 namespace {
@@ -35,7 +38,7 @@ WorkerFault FaultOf(const std::string& program, milliseconds timeout = milliseco
 TEST(WorkerProcessTest, ExitsAreCrashesWithTheirCode) {
   const WorkerFault fault = FaultOf("/bin/false");
   EXPECT_EQ(fault.reason, "CRASHED");
-  EXPECT_EQ(fault.blame, Blame::kArm);
+  EXPECT_EQ(fault.blame, Blame::kHarness);  // No arm ran, as far as it said.
   EXPECT_THAT(fault.detail, HasSubstr("exited with code 1"));
   EXPECT_THAT(FaultOf("/bin/true").detail, HasSubstr("exited with code 0"));
   ExpectNoChildren();
@@ -49,7 +52,7 @@ TEST(WorkerProcessTest, SilenceIsAHang) {
   const auto begin = std::chrono::steady_clock::now();
   const WorkerFault fault = FaultOf("/bin/sleep", milliseconds(200));
   EXPECT_EQ(fault.reason, "HUNG");
-  EXPECT_EQ(fault.blame, Blame::kArm);
+  EXPECT_EQ(fault.blame, Blame::kHarness);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   ExpectNoChildren();
 }
@@ -63,13 +66,35 @@ TEST(WorkerProcessTest, SignalsAreNamedAndBlamedRightly) {
   };
   const WorkerFault crashed = end_by(SIGSEGV);
   EXPECT_EQ(crashed.reason, "CRASHED");
-  EXPECT_EQ(crashed.blame, Blame::kArm);
+  EXPECT_EQ(crashed.blame, Blame::kHarness);
   EXPECT_THAT(crashed.detail, HasSubstr("SIGSEGV"));
   const WorkerFault killed = end_by(SIGTERM);
   EXPECT_EQ(killed.reason, "KILLED");
   EXPECT_EQ(killed.blame, Blame::kInfrastructure);
   ExpectNoChildren();
 }
+
+class KernelKillTest : public ::testing::TestWithParam<bool> {};
+
+// The kernel's counter is a planted file: killing for want of memory would take the machine's.
+TEST_P(KernelKillTest, IsToldFromAKillOfSomebodyElse) {
+  const testing::TempDir folder;
+  const std::string counters = folder.path() + "/vmstat";
+  std::ofstream(counters) << "pgfault 12\noom_kill 3\n";
+  auto worker = WorkerProcess::Spawn("/bin/sleep", 1, counters);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  if (GetParam()) {
+    std::ofstream(counters) << "pgfault 13\noom_kill 4\n";
+  }
+  kill((*worker)->pid(), SIGKILL);
+  const WorkerFault fault = std::get<WorkerFault>(*(*worker)->Receive(milliseconds(10000), nullptr));
+  EXPECT_EQ(fault.blame, Blame::kInfrastructure);
+  EXPECT_EQ(fault.reason, GetParam() ? "KILLED_BY_KERNEL" : "KILLED");
+  ExpectNoChildren();
+}
+
+INSTANTIATE_TEST_SUITE_P(planted_kill, KernelKillTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "by_the_kernel" : "by_somebody"; });
 
 TEST(WorkerProcessTest, CheckEndsTheWait) {
   auto worker = WorkerProcess::Spawn("/bin/sleep", 1);

@@ -1,0 +1,145 @@
+#include "core/measure/results.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "core/contract/agreement.h"
+#include "core/measure/raw_memory.h"
+
+namespace keval::measure {
+namespace {
+
+using linear_logp::ProductionPath;
+using linear_logp::VariantDescription;
+
+constexpr std::chrono::milliseconds kPatience{1000};  // For work that goes on behind a call's back.
+constexpr std::chrono::milliseconds kStep{10};
+
+// Relative Frobenius distance of two right implementations that sum in other orders or on tensor cores.
+double WideLimit(const at::Tensor& result, double declared_epsilon) {
+  const bool wide_type = result.scalar_type() == at::kFloat || result.scalar_type() == at::kDouble;
+  return std::max(wide_type ? 1e-5 : 1e-2, 8 * declared_epsilon);
+}
+
+}  // namespace
+
+absl::StatusOr<Digests> DigestsOf(const DeviceSession& session, const Results& results) {
+  Digests digests{};
+  for (std::size_t i = 0; i < kResults; ++i) {
+    if (!results[i].defined()) {
+      continue;
+    }
+    const at::Tensor flat = results[i].contiguous();
+    absl::StatusOr<std::uint64_t> digest =
+        Digest(session.place(), flat.const_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
+    if (!digest.ok()) {
+      return digest.status();
+    }
+    digests[i] = *digest;
+  }
+  return digests;
+}
+
+absl::Status PoisonAndDrop(const DeviceSession& session, Results* results) {
+  absl::Status status;
+  for (at::Tensor& tensor : *results) {
+    if (tensor.defined() && tensor.is_contiguous() && status.ok()) {
+      status = Poison(session.place(), tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()));
+    }
+    tensor.reset();
+  }
+  return status;
+}
+
+Disagreement Compare(const VariantDescription& base_is, const VariantDescription& own_is, const Results& base,
+                     const Results& own) {
+  const bool both_production =
+      base_is.production_path != ProductionPath::kNone && own_is.production_path != ProductionPath::kNone;
+  for (std::size_t i = 0; i < kResults; ++i) {
+    const contract::Agreement agreement = contract::CompareC1(base[i], own[i]);
+    bool ok = agreement.ok;
+    if (!ok && !both_production && base[i].defined() && own[i].defined()) {
+      ok = agreement.frobenius <= WideLimit(base[i], std::max(base_is.epsilon, own_is.epsilon));
+    }
+    if (!ok) {
+      return {i, agreement.why};
+    }
+  }
+  return {};
+}
+
+absl::StatusOr<bool> StillChanging(const DeviceSession& session, const Results& results, const Digests& digests) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (absl::Status status = session.Synchronize(); !status.ok()) {
+      return status;
+    }
+    absl::StatusOr<Digests> now = DigestsOf(session, results);
+    if (!now.ok()) {
+      return now.status();
+    }
+    if (*now != digests) {
+      return true;
+    }
+    if (session.device().cuda) {
+      return false;  // All streams have ended.
+    }
+    std::this_thread::sleep_for(kStep);
+  }
+  return false;
+}
+
+bool HoldsRunOf(std::uint8_t byte, const at::Tensor& result) {
+  constexpr std::int64_t kRun = 4;
+  if (!result.defined() || result.numel() < kRun) {
+    return false;
+  }
+  std::uint64_t bits = 0;
+  for (int i = 0; i < 8; ++i) {
+    bits = bits << 8 | byte;
+  }
+  const at::Tensor flat = result.contiguous().view({-1});
+  at::Tensor holds;
+  switch (result.element_size()) {
+    case 2:
+      holds = flat.view(at::kShort).eq(static_cast<std::int16_t>(bits));
+      break;
+    case 4:
+      holds = flat.view(at::kInt).eq(static_cast<std::int32_t>(bits));
+      break;
+    default:
+      holds = flat.view(at::kLong).eq(static_cast<std::int64_t>(bits));
+  }
+  at::Tensor run = holds.slice(0, 0, flat.numel() - kRun + 1);
+  for (std::int64_t at = 1; at < kRun; ++at) {
+    run = run.logical_and(holds.slice(0, at, flat.numel() - kRun + 1 + at));
+  }
+  return run.any().item<bool>();
+}
+
+bool LooksRounded(const at::Tensor& base, const at::Tensor& own) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 22;
+  if (!base.defined() || !own.defined() || base.scalar_type() != at::kFloat || own.scalar_type() != at::kFloat ||
+      base.numel() != own.numel() || base.numel() == 0) {
+    return false;
+  }
+  const std::int64_t count = std::min(kMost, base.numel());
+  const at::Tensor want = base.contiguous().view({-1}).narrow(0, 0, count).to(at::kDouble);
+  const at::Tensor error = own.contiguous().view({-1}).narrow(0, 0, count).to(at::kDouble) - want;
+  const double size = want.norm().item<double>();
+  const double error_size = error.norm().item<double>();
+  if (!(size > 0 && error_size > 2e-5 * size && error_size < 1e-2 * size)) {
+    return false;
+  }
+  const double along = std::abs(error.dot(want).item<double>()) / (size * error_size);
+  const double typical = error_size / std::sqrt(static_cast<double>(count));
+  const double touched = error.abs().gt(0.01 * typical).to(at::kDouble).mean().item<double>();
+  return along < 0.3 && touched > 0.5;
+}
+
+}  // namespace keval::measure

@@ -1,0 +1,228 @@
+// Faults planted in every part of a job, through keval, kevald and its workers: each ends the job with a reason, a
+// cause and an exit code of its own, told in report.json and report.md, and the next job on the same server passes.
+//
+// Tests of planted faults are instantiated under names that begin with `planted_`, here and elsewhere: `ctest -R
+// '^planted_'` lists them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "tests/integration/cli_process.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace keval {
+namespace {
+
+using test_support::CliResult;
+using test_support::ReadText;
+using test_support::RunCli;
+using test_support::ServerProcess;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+struct PlantedJob {
+  std::string name;  // Of the fault.
+  std::string base = "portable_matmul_add";
+  std::string candidate = "planted_right";
+  std::string verdict;
+  std::string reason;
+  std::string cause;
+  int exit_code = 0;
+  std::string says;  // In the detail.
+  bool force_variant = false;
+  std::string autocast = "none";
+  int hidden_size = 8;
+};
+
+// The sly variants of planted_variants.h know this vocabulary.
+std::string SpecOf(const PlantedJob& job) {
+  return absl::StrReplaceAll(R"(
+target: {device: cpu, force_variant: $FORCE}
+base: {variant: $BASE}
+candidate: {variant: $CANDIDATE}
+primaries: [{num_tokens: 16, hidden_size: $HIDDEN, vocab_size: 331, bias: true, autocast: $AUTOCAST}]
+margins: {primary: 0.5}
+procedure: {looks: [3], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 4, timed_repetitions: 2,
+            discarded_repetitions: 1, hang_timeout_seconds: $HANG}
+seed: 7
+)",
+                             {{"$FORCE", job.force_variant ? "true" : "false"},
+                              {"$BASE", job.base},
+                              {"$CANDIDATE", job.candidate},
+                              {"$HIDDEN", absl::StrCat(job.hidden_size)},
+                              {"$AUTOCAST", job.autocast},
+                              {"$HANG", absl::StrContains(job.reason, "HUNG") ? "3" : "60"}});
+}
+
+class PlantedJobTest : public ::testing::TestWithParam<PlantedJob> {
+ protected:
+  void SetUp() override {
+    auto server = ServerProcess::Start({.program = KEVAL_PLANTED_SERVER,
+                                        .folder = folder_.path(),
+                                        .arguments = {"--worker_program", KEVAL_PLANTED_WORKER}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_.emplace(*std::move(server));
+  }
+
+  std::string File(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  CliResult Run(const PlantedJob& job, const std::string& report) {
+    std::ofstream(File("spec.yaml")) << SpecOf(job);
+    return RunCli(folder_.path(),
+                  {"run", File("spec.yaml"), "--require", "any", "--report_dir", File(report), "--json"},
+                  {{"KEVAL_SERVER", server_->control()}});
+  }
+
+  const testing::TempDir folder_;
+  std::optional<ServerProcess> server_;
+};
+
+TEST_P(PlantedJobTest, EndsWithItsOwnReasonAndTheNextJobPasses) {
+  const PlantedJob& job = GetParam();
+  const CliResult result = Run(job, "report");
+  EXPECT_EQ(result.code, job.exit_code) << result.err << result.out;
+  const Json report = Json::parse(ReadText(File("report/report.json")), nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  const std::string detail = report.value("detail", "");
+  EXPECT_EQ(report.value("verdict", ""), job.verdict) << detail;
+  EXPECT_EQ(report.value("reason", ""), job.reason) << detail;
+  EXPECT_EQ(report.value("failure_cause", ""), job.cause) << detail;
+  EXPECT_THAT(detail, HasSubstr(job.says));
+  const std::string markdown = ReadText(File("report/report.md"));
+  EXPECT_THAT(markdown, HasSubstr(job.reason));
+  EXPECT_THAT(markdown, HasSubstr(job.says));
+  if (job.cause == "base" || job.cause == "candidate") {
+    EXPECT_THAT(detail, HasSubstr(job.cause == "base" ? job.base : job.candidate));
+  }
+
+  const CliResult next = Run({}, "next");
+  EXPECT_EQ(next.code, 0) << next.err << next.out;
+}
+
+const auto kName = [](const auto& test) { return test.param.name; };
+
+PlantedJob Cheat(const std::string& fault, const std::string& reason, const std::string& says) {
+  return {.name = fault,
+          .candidate = "planted_" + fault,
+          .verdict = "CONTRACT_FAILED",
+          .reason = "CANDIDATE_" + reason,
+          .cause = "candidate",
+          .exit_code = 4,
+          .says = says};
+}
+
+// The contract check sees what is always wrong; what behaves there, its sly twin, is caught where it is measured.
+INSTANTIATE_TEST_SUITE_P(
+    planted_cheat, PlantedJobTest,
+    ::testing::Values(Cheat("cached", "C2", "C2 ("), Cheat("changes_inputs", "C3", "wrote to hidden"),
+                      Cheat("sly_wrong", "WRONG_RESULT", "not what portable_matmul_add computes"),
+                      Cheat("sly_cached", "CACHED_RESULT", "returned a cached result"),
+                      Cheat("sly_unfinished", "UNFINISHED_WORK", "returned before its work was done"),
+                      Cheat("sly_changes_inputs", "INPUTS_CHANGED", "changed its inputs: hidden"),
+                      Cheat("sly_changes_late", "INPUTS_CHANGED", "changed its inputs: hidden"),
+                      Cheat("sly_rounded", "LOW_PRECISION", "computes float32 with fewer bits"),
+                      Cheat("sly_changes_precision", "PRECISION_CHANGED", "precision settings"),
+                      Cheat("sly_recycled", "RECYCLED_MEMORY", "reads memory that it has not written"),
+                      Cheat("sly_partly_written", "NOT_WRITTEN", "partly unwritten"),
+                      Cheat("sly_skips_late", "TIMED_DIFFERENTLY", "computes otherwise when timed"),
+                      Cheat("sly_skips_most", "TIMED_DIFFERENTLY", "computes otherwise when timed")),
+    kName);
+
+PlantedJob Fallback(const std::string& name, const std::string& candidate, const std::string& autocast,
+                    const std::string& says) {
+  return {.name = name,
+          .candidate = candidate,
+          .verdict = "CONTRACT_FAILED",
+          .reason = "CANDIDATE_FALLBACK",
+          .cause = "candidate",
+          .exit_code = 4,
+          .says = says,
+          .force_variant = true,
+          .autocast = autocast};
+}
+
+// One is planted, one is the product's own: under autocast portable_addmm takes base's path.
+INSTANTIATE_TEST_SUITE_P(planted_fallback, PlantedJobTest,
+                         ::testing::Values(Fallback("planted", "planted_sly_falls_back", "none",
+                                                    "another path, which force_variant forbids: another path: planted"),
+                                           Fallback("autocast", "portable_addmm", "bfloat16", "autocast is on")),
+                         kName);
+
+PlantedJob Loss(const std::string& name, const std::string& candidate, const std::string& cause,
+                const std::string& reason, const std::string& says) {
+  return {.name = name,
+          .candidate = candidate,
+          .verdict = "FAILED",
+          .reason = reason,
+          .cause = cause,
+          .exit_code = cause == "candidate" ? 5 : 6,
+          .says = says};
+}
+
+PlantedJob OfBase(PlantedJob job) {
+  job.name += "_of_base";
+  job.base = std::exchange(job.candidate, "planted_right");
+  job.cause = "base";
+  job.exit_code = 5;
+  return job;
+}
+
+PlantedJob WithRoomFor(PlantedJob job) {
+  job.hidden_size = 4096;  // Inputs that need an allocation of their own.
+  return job;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    planted_loss, PlantedJobTest,
+    ::testing::Values(
+        Loss("crash", "planted_aborts", "candidate", "CANDIDATE_CRASHED", "died of SIGABRT"),
+        Loss("late_crash", "planted_sly_aborts_late", "candidate", "CANDIDATE_CRASHED", "died of SIGABRT"),
+        OfBase(Loss("crash", "planted_sly_segfaults", "base", "BASE_CRASHED", "died of SIGSEGV")),
+        Loss("crash_of_harness", "planted_harness_crashes", "harness", "HARNESS_CRASHED", "in keval's own code"),
+        Loss("illegal_access", "planted_sly_illegal_access", "candidate", "CANDIDATE_ILLEGAL_ACCESS",
+             "illegal memory access"),
+        OfBase(Loss("illegal_access", "planted_sly_illegal_access", "base", "BASE_ILLEGAL_ACCESS",
+                    "illegal memory access")),
+        Loss("hang", "planted_sly_hangs_late", "candidate", "CANDIDATE_HUNG", "did not answer within 3.0 s"),
+        OfBase(Loss("hang", "planted_sly_hangs_late", "base", "BASE_HUNG", "did not answer within 3.0 s")),
+        Loss("hang_of_harness", "planted_harness_hangs", "harness", "HARNESS_HUNG", "in keval's own code"),
+        Loss("out_of_memory", "planted_sly_out_of_memory", "candidate", "CANDIDATE_OUT_OF_MEMORY", "ran out of memory"),
+        OfBase(Loss("out_of_memory", "planted_sly_out_of_memory", "base", "BASE_OUT_OF_MEMORY", "ran out of memory")),
+        WithRoomFor(Loss("out_of_memory_of_harness", "planted_harness_out_of_memory", "harness",
+                         "HARNESS_OUT_OF_MEMORY", "in keval's own code ran out of memory")),
+        Loss("harness_babbles", "planted_harness_babbles", "harness", "HARNESS_PROTOCOL_ERROR",
+             "answered something else to a block"),
+        Loss("device_lost", "planted_sly_loses_device", "device", "DEVICE_LOST", "lost the device"),
+        Loss("killed", "planted_sly_killed", "infrastructure", "INFRASTRUCTURE_KILLED", "SIGKILL")),
+    kName);
+
+// A throttled device is nobody's failure: the job says that it can't tell.
+INSTANTIATE_TEST_SUITE_P(planted_throttling, PlantedJobTest,
+                         ::testing::Values(PlantedJob{.name = "of_one_arm",
+                                                      .candidate = "planted_throttled",
+                                                      .verdict = "INCONCLUSIVE",
+                                                      .reason = "THROTTLE_ASYMMETRY",
+                                                      .exit_code = 3,
+                                                      .says = "throttl"},
+                                           PlantedJob{.name = "of_both_arms",
+                                                      .base = "planted_throttled",
+                                                      .candidate = "planted_throttled",
+                                                      .verdict = "INCONCLUSIVE",
+                                                      .reason = "THROTTLE_BUDGET",
+                                                      .exit_code = 3,
+                                                      .says = "throttl"}),
+                         kName);
+
+}  // namespace
+}  // namespace keval
