@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "server/job_calibration.h"
 #include "server/job_environment.h"
 #include "server/job_events.h"
+#include "server/job_memory.h"
 #include "server/job_plan.h"
 #include "server/job_spec.h"
 
@@ -32,6 +34,10 @@ constexpr int kMaxIdleRestarts = 3;
 constexpr double kBudgetSlack = 1.25;  // Times max_device_seconds: a prediction from a pilot is off by less.
 constexpr std::chrono::milliseconds kStoreRetryDelay{500};
 constexpr std::chrono::milliseconds kCheckInterval{20};
+
+// What a verdict's text ends with in process mode sequential.
+constexpr absl::string_view kWeakerMode =
+    " (process_mode sequential: a weaker procedure, since the arms did not share the device side by side)";
 
 std::int64_t NowMs() { return absl::ToUnixMillis(absl::Now()); }
 
@@ -238,6 +244,16 @@ absl::Status JobExecution::MakePlan() {
                      .failure_cause = "infrastructure"},
                     std::move(change));
     }
+    const auto mode = job_.spec().procedure().process_mode();
+    change.job.mutable_plan()->set_predicted_memory_bytes(
+        std::llround(RoundBytes(pilot.bytes, at_.device.name() == "cpu", mode)));
+    if (auto fits = CheckRoundFits("primaries, guards, controls", pilot.bytes, at_.device, mode); !fits.ok()) {
+      return Finish({.verdict = "FAILED",
+                     .reason = "MEMORY_EXCEEDED",
+                     .detail = absl::StrCat("as measured in the pilot, ", std::string(fits.message())),
+                     .failure_cause = "infrastructure"},
+                    std::move(change));
+    }
     AddJobEvent(&change);
     return Commit(std::move(change));
   }
@@ -441,7 +457,7 @@ absl::Status JobExecution::FinishWithOutcome() {
   }
   return Finish({.verdict = outcome_->verdict,
                  .reason = outcome_->reason,
-                 .detail = outcome_->detail,
+                 .detail = arms_.sequential ? absl::StrCat(outcome_->detail, kWeakerMode) : outcome_->detail,
                  .non_inferior = outcome_->non_inferior},
                 std::move(change));
 }

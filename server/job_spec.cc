@@ -257,6 +257,12 @@ absl::Status NormalizeProcedure(v1::Procedure* procedure) {
     return InvalidField("procedure.hang_timeout_seconds", DoubleText(procedure->hang_timeout_seconds()),
                         absl::StrCat("in [1, ", DoubleText(kMaxHangTimeoutSeconds), "], or 0 for the default"));
   }
+  if (!v1::ProcessMode_IsValid(procedure->process_mode())) {
+    return InvalidInt("procedure.process_mode", procedure->process_mode(), "concurrent or sequential");
+  }
+  if (procedure->process_mode() == v1::PROCESS_MODE_UNSPECIFIED) {
+    procedure->set_process_mode(v1::PROCESS_MODE_CONCURRENT);
+  }
   return absl::OkStatus();
 }
 
@@ -383,7 +389,8 @@ JobArms ToJobArms(const v1::BenchmarkSpec& normalized) {
           .worker_threads = normalized.procedure().worker_threads(),
           .hang_timeout_seconds = normalized.procedure().hang_timeout_seconds(),
           .seed = normalized.seed(),
-          .injected_effect = normalized.calibration().effect()};
+          .injected_effect = normalized.calibration().effect(),
+          .sequential = normalized.procedure().process_mode() == v1::PROCESS_MODE_SEQUENTIAL};
 }
 
 }  // namespace keval::server

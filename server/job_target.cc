@@ -11,6 +11,7 @@
 #include "base/field_error.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "server/job_memory.h"
 
 namespace keval::server {
 namespace {
@@ -19,17 +20,6 @@ absl::Status Cannot(absl::string_view field, absl::string_view value, absl::stri
                     absl::string_view message) {
   return WithField(absl::FailedPreconditionError(absl::StrCat(field, ": ", message)),
                    {std::string(field), PrintableText(value, 256), std::string(limit)});
-}
-
-// Bytes that one worker cannot do without: operands, gradients, the float32 gradient table and one chunk of logits.
-double LeastBytes(const v1::Shape& shape) {
-  const double width = static_cast<double>(DTypeSize(ToWorkShape(shape).dtype));
-  const double table_width = std::max(4.0, width);
-  const double n = static_cast<double>(shape.num_tokens());
-  const double d = static_cast<double>(shape.hidden_size());
-  const double v = static_cast<double>(shape.vocab_size());
-  const double chunk = std::min(n * v, std::max(v, static_cast<double>(shape.chunk_elems())));
-  return 2 * width * (n * d + v * d) + table_width * (v * d + chunk);
 }
 
 // A time a call that no device of today goes below: six multiplications for each of N, D, V at a rate far above peak.
@@ -79,12 +69,8 @@ absl::Status CheckShapesOnDevice(const v1::BenchmarkSpec& spec, const v1::Device
         return Cannot(absl::StrCat(path, ".dtype"), "float64", "float32, bfloat16 or float16",
                       absl::StrCat("float64 is computed on a CPU only, not on ", device.name()));
       }
-      const double bytes = LeastBytes(shape);
-      if (device.memory_bytes() > 0 && bytes > static_cast<double>(device.memory_bytes())) {
-        return Cannot(path, SeriesName(shape), absl::StrCat("at most ", device.memory_bytes(), " bytes"),
-                      absl::StrCat("needs at least ", FixedText(bytes, 0), " bytes, ", device.name(), " has ",
-                                   device.memory_bytes()));
-      }
+      auto fits = CheckRoundFits(path, LeastWorkerBytes(shape, cpu), device, spec.procedure().process_mode());
+      if (!fits.ok()) return fits;
       least_seconds += LeastSeconds(shape, cpu, spec.procedure().worker_threads());
     }
   }

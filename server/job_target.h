@@ -14,7 +14,7 @@ namespace keval::server {
 
 // Chooses target.device where it is empty and checks that the device can run a spec that NormalizeSpec returned.
 // FAILED_PRECONDITION naming the field: device unknown or not for benchmarks, compute capability, a variant or dtype
-// that it can't run, operands beyond its memory, or a time that no such device could keep within max_device_seconds.
+// that it can't run, a round beyond its memory, or a time that no such device could keep within max_device_seconds.
 absl::Status ResolveTarget(const SpecContext& context, v1::BenchmarkSpec* spec);
 
 // "9.0" as 900, so that two compare as versions do; nullopt for what isn't MAJOR.MINOR.

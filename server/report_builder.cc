@@ -96,7 +96,10 @@ absl::StatusOr<Json> PlanJson(const v1::BenchmarkJob& job) {
     series.push_back(std::move(entry));
   }
   return Json{{"procedure_version", job.plan().procedure_version()},
+              {"process_mode",
+               job.spec().procedure().process_mode() == v1::PROCESS_MODE_SEQUENTIAL ? "sequential" : "concurrent"},
               {"predicted_device_seconds", verdict::NumberToJson(job.plan().predicted_device_seconds())},
+              {"predicted_memory_bytes", job.plan().predicted_memory_bytes()},
               {"seed", job.spec().seed()},
               {"series", std::move(series)}};
 }
@@ -217,6 +220,24 @@ Json RoundsJson(const Parsed& parsed) {
   return list;
 }
 
+// One for each arm, series and path that wasn't the variant's own, in the order of the rounds.
+std::vector<std::string> FallbackNotes(const Parsed& parsed) {
+  std::vector<std::string> notes;
+  for (const RoundEvidence& round : parsed.evidence) {
+    for (const SeriesEvidence& evidence : round.series) {
+      for (const auto& [arm, dispatch] :
+           {std::pair("base", &evidence.base_dispatch), std::pair("candidate", &evidence.candidate_dispatch)}) {
+        if (!dispatch->fallback) continue;
+        std::string note = absl::StrCat("The ", arm, " (", dispatch->variant, ") did not take its own path in ",
+                                        evidence.series, ": ", dispatch->path, "; ", dispatch->reason,
+                                        ". With target.force_variant the job would have failed.");
+        if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+      }
+    }
+  }
+  return notes;
+}
+
 std::vector<absl::string_view> Lines(const std::string& csv) { return absl::StrSplit(csv, '\n', absl::SkipEmpty()); }
 
 Json ExcludedJson(const JobRecord& record) {
@@ -333,6 +354,7 @@ absl::StatusOr<std::vector<ReportFile>> BuildReport(const JobRecord& record) {
   for (std::string& note : NoiseNotes(parsed->evidence, record.job.spec().target().device() == "cpu")) {
     report["notes"].push_back(std::move(note));
   }
+  for (std::string& note : FallbackNotes(*parsed)) report["notes"].push_back(std::move(note));
 
   std::vector<ReportFile> files(4);
   files[1] = {"samples.csv", std::move(parsed->samples_csv)};

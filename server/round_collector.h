@@ -51,6 +51,7 @@ struct JobArms {
   std::uint64_t seed = 0;
   // Of a calibration job, in ln units: positive slows base and its copy, negative the candidate; 0: nothing.
   double injected_effect = 0;
+  bool sequential = false;  // An arm holds its tensors in its turn only.
   // Told, on the calling thread, which series' or diagnostic's turn it is, from 0. May be empty.
   std::function<void(const std::string& name, int number, int count)> on_turn;
 };
@@ -109,9 +110,16 @@ struct RoundData {
   double foreign_cpu_cores = std::numeric_limits<double>::quiet_NaN();
 };
 
+// What one worker takes of the device's memory.
+struct WorkerBytes {
+  double context = 0;  // With no tensors.
+  double inputs = 0;
+  double peak = 0;  // Further, in a call.
+};
+
 struct PilotData {
   std::map<std::string, double> base_ns;  // By series: median of base's calls.
-  std::int64_t device_bytes_per_worker = 0;
+  WorkerBytes bytes;                      // Of the largest series.
 };
 
 // Bytes that went between the device and its memory, by its hardware counters.
@@ -172,7 +180,7 @@ class RoundCollector {
   virtual absl::StatusOr<Collected<PilotData>> Pilot(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                      DeviceLease* lease, const Check& check) = 0;
   // One round: three fresh processes (base, candidate, copy of base) that take turns, the lease held for a quad at a
-  // time.
+  // time. With `arms.sequential` only the one whose turn it is holds tensors.
   virtual absl::StatusOr<Collected<RoundData>> Round(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                      int round, DeviceLease* lease, const Check& check) = 0;
   // The correctness contract of the two variants on the job's device; `row` is called as each row is measured.

@@ -64,28 +64,34 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
                            RoundData* data) {
   const Seat second = run.role == verdict::Role::kControl ? Seat::kBaseCopy : Seat::kCandidate;
   const Seat third = second == Seat::kCandidate ? Seat::kBaseCopy : Seat::kCandidate;
-  const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kInputs, round, index),
-                     true};
-  absl::StatusOr<worker::Prepared> base = worker::PrepareArm(arms, work, Seat::kBase, crew);
-  if (!base.ok()) {
-    return base.status();
-  }
-  absl::StatusOr<worker::Prepared> other = worker::PrepareArm(arms, work, second, crew);
-  if (!other.ok()) {
-    return other.status();
+  Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kInputs, round, index), true};
+  std::array<worker::Prepared, 2> prepared;
+  const std::array<Seat, 2> seats = {Seat::kBase, second};
+  for (std::size_t i = 0; i < seats.size(); ++i) {
+    absl::StatusOr<worker::Prepared> one = worker::PrepareInTurn(arms, work, seats[i], crew);
+    if (!one.ok()) {
+      return one.status();
+    }
+    prepared[i] = *std::move(one);
+    if (arms.sequential) {
+      if (absl::Status status = worker::ReleaseArm(seats[i], crew); !status.ok()) {
+        return status;
+      }
+    }
   }
   if (arms.device == "cpu") {
     // The process that sits this series out has its allocator's past in common with the others nevertheless: the stock
     // one keeps or returns memory by what was freed before, which changes the page faults of every later call.
-    if (absl::Status status = worker::PrepareArm(arms, work, third, crew).status(); !status.ok()) {
+    if (absl::Status status = worker::PrepareInTurn(arms, work, third, crew).status(); !status.ok()) {
       return status;
     }
     if (absl::Status status = worker::ReleaseArm(third, crew); !status.ok()) {
       return status;
     }
   }
-  data->evidence.push_back({run.series, base->peak_bytes(), other->peak_bytes(), DispatchOf(base->dispatch()),
-                            DispatchOf(other->dispatch())});
+  data->evidence.push_back({run.series, prepared[0].peak_bytes(), prepared[1].peak_bytes(),
+                            DispatchOf(prepared[0].dispatch()), DispatchOf(prepared[1].dispatch())});
+  work.measure_peak = false;
   const worker::QuadPlan plan = {run.series,
                                  run.role,
                                  round,
@@ -93,14 +99,26 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
                                  run.timed_repetitions,
                                  run.discarded_repetitions,
                                  Draw(arms.seed, Purpose::kQuadOrder, round, index),
-                                 second};
-  if (absl::Status status = worker::CollectQuads(plan, crew, &data->samples, &data->blocks); !status.ok()) {
-    return status;
+                                 second,
+                                 work};
+  absl::Status status = worker::CollectQuads(arms, plan, crew, &data->samples, &data->blocks);
+  for (const Seat seat : seats) {
+    if (status.ok() && !arms.sequential) {
+      status = worker::ReleaseArm(seat, crew);
+    }
   }
-  if (absl::Status status = worker::ReleaseArm(Seat::kBase, crew); !status.ok()) {
-    return status;
-  }
-  return worker::ReleaseArm(second, crew);
+  return status;
+}
+
+// On a GPU, where LibTorch says what its tensors take and not what its context does: about an H200's.
+constexpr double kContextBytes = 512.0 * 1048576;
+
+WorkerBytes BytesOf(const worker::Prepared& prepared, bool cpu) {
+  const auto inputs = static_cast<double>(prepared.input_bytes());
+  const double others = std::max(0.0, static_cast<double>(prepared.held_bytes()) - inputs);
+  const auto peak = static_cast<double>(prepared.peak_bytes());
+  // A CPU's process holds its program and libraries beside the inputs; a GPU's caching allocator what calls took.
+  return cpu ? WorkerBytes{others, inputs, peak} : WorkerBytes{kContextBytes, inputs, std::max(peak, others)};
 }
 
 double Median(std::vector<double> values) {
@@ -134,15 +152,17 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
     TellTurn(arms, run.series, static_cast<std::size_t>(index), series.size());
     const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kPilot, 0, index++),
                        true};
+    absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+    if (!turn.ok()) {
+      return turn.status();
+    }
     absl::StatusOr<worker::Prepared> prepared = worker::PrepareArm(arms, work, Seat::kBase, crew);
     if (!prepared.ok()) {
       return prepared.status();
     }
-    data->device_bytes_per_worker =
-        std::max(data->device_bytes_per_worker, prepared->held_bytes() + prepared->peak_bytes());
-    absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-    if (!turn.ok()) {
-      return turn.status();
+    const WorkerBytes bytes = BytesOf(*prepared, arms.device == "cpu");
+    if (bytes.inputs + bytes.peak >= data->bytes.inputs + data->bytes.peak) {
+      data->bytes = bytes;
     }
     absl::StatusOr<double> ns = TimeBase(crew);
     if (!ns.ok()) {

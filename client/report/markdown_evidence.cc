@@ -327,6 +327,8 @@ std::string PlanSection(const Json& report) {
   Table facts({"declared before round 1", "value"});
   facts.Add({"procedure version", CodeSpan(TextOf(plan, "procedure_version"))});
   facts.Add({"seed", CodeSpan(TextOf(plan, "seed"))});
+  facts.Add({"process mode", CodeSpan(TextOf(plan, "process_mode"))});
+  facts.Add({"device memory predicted for a round", BytesOf(plan, "predicted_memory_bytes")});
   facts.Add({"device seconds predicted", FixedOf(plan, "predicted_device_seconds", 1)});
   facts.Add({"looks (rounds)", Values(ListOf(config, "looks"))});
   facts.Add({"levels: superiority and regression", Values(ListOf(config, "a_sup"))});

@@ -52,10 +52,6 @@ absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& wor
   shape.set_bias(work.shape.bias);
   shape.set_autocast(work.shape.autocast);
   shape.set_chunk_elems(work.shape.chunk_elems);
-  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-  if (!turn.ok()) {
-    return turn.status();
-  }
   absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
   if (!reply.ok()) {
     return reply.status();
@@ -64,6 +60,14 @@ absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& wor
     return crew->FailAsHarness(seat, "answered something else to a preparation");
   }
   return reply->prepared();
+}
+
+absl::StatusOr<Prepared> PrepareInTurn(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
+  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+  if (!turn.ok()) {
+    return turn.status();
+  }
+  return PrepareArm(arms, work, seat, crew);
 }
 
 absl::Status ReleaseArm(Seat seat, WorkerCrew* crew) {

@@ -23,8 +23,11 @@ struct Work {
   bool measure_peak = false;
 };
 
-// Errors of each: WorkerCrew's. PrepareArm takes a turn of its own; the others want one to be held where they compute.
+// Errors of each: WorkerCrew's. REQUIRES a turn, held by the caller, for PrepareArm and TimeBlock.
 absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew);
+
+// PrepareArm in a turn of its own: REQUIRES that the caller holds none.
+absl::StatusOr<Prepared> PrepareInTurn(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew);
 
 // Lets go of the arm's tensors, for the next series has to fit too.
 absl::Status ReleaseArm(Seat seat, WorkerCrew* crew);

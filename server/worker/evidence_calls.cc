@@ -13,12 +13,12 @@ absl::StatusOr<Reply> AskOfArm(const server::JobArms& arms, const server::Series
                                const Request& request, WorkerCrew* crew) {
   const Work work = {run.shape, server::DiagnosticRegion::kForwardBackward,
                      Draw(arms.seed, Purpose::kProfile, 0, index), false};
-  if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
-    return status;
-  }
   absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
   if (!turn.ok()) {
     return turn.status();
+  }
+  if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
+    return status;
   }
   absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
   if (!reply.ok()) {
@@ -70,10 +70,14 @@ absl::StatusOr<server::DramCount> CollectDram(const server::JobArms& arms, const
 absl::Status CollectDiagnostic(const server::JobArms& arms, const server::DiagnosticRun& run, int index,
                                WorkerCrew* crew, std::vector<verdict::Sample>* samples) {
   const Work work = {run.shape, run.region, Draw(arms.seed, Purpose::kDiagnose, 0, index), false};
+  absl::Status status;
   for (const Seat seat : kBothArms) {
-    if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
-      return status;
+    if (status.ok() && !arms.sequential) {
+      status = PrepareInTurn(arms, work, seat, crew).status();
     }
+  }
+  if (!status.ok()) {
+    return status;
   }
   const QuadPlan plan = {run.name,
                          verdict::Role::kPrimary,
@@ -82,17 +86,16 @@ absl::Status CollectDiagnostic(const server::JobArms& arms, const server::Diagno
                          run.timed_repetitions,
                          run.discarded_repetitions,
                          Draw(arms.seed, Purpose::kDiagnose, 1, index),
-                         Seat::kCandidate};
+                         Seat::kCandidate,
+                         work};
   std::vector<server::BlockRecord> blocks;
-  if (absl::Status status = CollectQuads(plan, crew, samples, &blocks); !status.ok()) {
-    return status;
-  }
+  status = CollectQuads(arms, plan, crew, samples, &blocks);
   for (const Seat seat : kBothArms) {
-    if (absl::Status status = ReleaseArm(seat, crew); !status.ok()) {
-      return status;
+    if (status.ok() && !arms.sequential) {
+      status = ReleaseArm(seat, crew);
     }
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace keval::worker

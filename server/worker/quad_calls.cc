@@ -1,13 +1,28 @@
 #include "server/worker/quad_calls.h"
 
-#include "server/worker/arm_calls.h"
-
 namespace keval::worker {
 namespace {
 
 server::DeviceReading ReadingOf(const DeviceReading& reading) {
   return {reading.sm_clock_mhz(),        reading.memory_clock_mhz(), reading.power_watts(),
           reading.temperature_celsius(), reading.throttle_reasons(), reading.other_processes()};
+}
+
+// One block; where the arms are sequential, with the arm's tensors made before it and let go of after it.
+absl::StatusOr<BlockDone> CollectBlock(const server::JobArms& arms, const QuadPlan& plan, Seat seat, WorkerCrew* crew) {
+  if (!arms.sequential) {
+    return TimeBlock(plan.discarded, plan.timed, seat, crew);
+  }
+  if (absl::Status status = PrepareArm(arms, plan.work, seat, crew).status(); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<BlockDone> block = TimeBlock(plan.discarded, plan.timed, seat, crew);
+  if (block.ok()) {
+    if (absl::Status status = ReleaseArm(seat, crew); !status.ok()) {
+      return status;
+    }
+  }
+  return block;
 }
 
 }  // namespace
@@ -28,8 +43,8 @@ std::uint64_t Draw(std::uint64_t seed, Purpose purpose, int a, int b) {
   return state;
 }
 
-absl::Status CollectQuads(const QuadPlan& plan, WorkerCrew* crew, std::vector<verdict::Sample>* samples,
-                          std::vector<server::BlockRecord>* blocks) {
+absl::Status CollectQuads(const server::JobArms& arms, const QuadPlan& plan, WorkerCrew* crew,
+                          std::vector<verdict::Sample>* samples, std::vector<server::BlockRecord>* blocks) {
   for (int quad = 0; quad < plan.quads; ++quad) {
     const bool base_first = (Mix(plan.order_seed + static_cast<std::uint64_t>(quad)) & 1) == 0;
     absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
@@ -39,8 +54,7 @@ absl::Status CollectQuads(const QuadPlan& plan, WorkerCrew* crew, std::vector<ve
     for (int pos = 0; pos < 4; ++pos) {
       const bool outer = pos == 0 || pos == 3;
       const bool is_base = outer == base_first;
-      absl::StatusOr<BlockDone> block =
-          TimeBlock(plan.discarded, plan.timed, is_base ? Seat::kBase : plan.second, crew);
+      absl::StatusOr<BlockDone> block = CollectBlock(arms, plan, is_base ? Seat::kBase : plan.second, crew);
       if (!block.ok()) {
         return block.status();
       }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/verdict/samples.h"
 #include "server/round_collector.h"
+#include "server/worker/arm_calls.h"
 #include "server/worker/worker_crew.h"
 
 namespace keval::worker {
@@ -33,12 +34,14 @@ struct QuadPlan {
   int discarded = 2;
   std::uint64_t order_seed = 0;  // With the quad's number: ABBA or BAAB.
   Seat second = Seat::kCandidate;
+  Work work;  // Made anew for each block where the arms are sequential.
 };
 
 // Appends the series' samples and blocks, block by block, so that a failure leaves what was measured. A turn for each
-// quad. Errors: the crew's.
-absl::Status CollectQuads(const QuadPlan& plan, WorkerCrew* crew, std::vector<verdict::Sample>* samples,
-                          std::vector<server::BlockRecord>* blocks);
+// quad. REQUIRES that both arms are prepared, unless `arms` are sequential: then a block's tensors are made before it and
+// let go of after it. Errors: the crew's.
+absl::Status CollectQuads(const server::JobArms& arms, const QuadPlan& plan, WorkerCrew* crew,
+                          std::vector<verdict::Sample>* samples, std::vector<server::BlockRecord>* blocks);
 
 }  // namespace keval::worker
 

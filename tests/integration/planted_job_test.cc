@@ -43,6 +43,7 @@ struct PlantedJob {
   bool force_variant = false;
   std::string autocast = "none";
   int hidden_size = 8;
+  std::string process_mode = "concurrent";
 };
 
 // The sly variants of planted_variants.h know this vocabulary.
@@ -54,7 +55,7 @@ candidate: {variant: $CANDIDATE}
 primaries: [{num_tokens: 16, hidden_size: $HIDDEN, vocab_size: 331, bias: true, autocast: $AUTOCAST}]
 margins: {primary: 0.5}
 procedure: {looks: [3], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 4, timed_repetitions: 2,
-            discarded_repetitions: 1, hang_timeout_seconds: $HANG}
+            discarded_repetitions: 1, hang_timeout_seconds: $HANG, process_mode: $MODE}
 seed: 7
 )",
                              {{"$FORCE", job.force_variant ? "true" : "false"},
@@ -62,10 +63,11 @@ seed: 7
                               {"$CANDIDATE", job.candidate},
                               {"$HIDDEN", absl::StrCat(job.hidden_size)},
                               {"$AUTOCAST", job.autocast},
+                              {"$MODE", job.process_mode},
                               {"$HANG", absl::StrContains(job.reason, "HUNG") ? "3" : "60"}});
 }
 
-class PlantedJobTest : public ::testing::TestWithParam<PlantedJob> {
+class JobOnPlantedServer : public ::testing::Test {
  protected:
   void SetUp() override {
     auto server = ServerProcess::Start({.program = KEVAL_PLANTED_SERVER,
@@ -88,6 +90,8 @@ class PlantedJobTest : public ::testing::TestWithParam<PlantedJob> {
   std::optional<ServerProcess> server_;
 };
 
+class PlantedJobTest : public JobOnPlantedServer, public ::testing::WithParamInterface<PlantedJob> {};
+
 TEST_P(PlantedJobTest, EndsWithItsOwnReasonAndTheNextJobPasses) {
   const PlantedJob& job = GetParam();
   const CliResult result = Run(job, "report");
@@ -108,6 +112,28 @@ TEST_P(PlantedJobTest, EndsWithItsOwnReasonAndTheNextJobPasses) {
 
   const CliResult next = Run({}, "next");
   EXPECT_EQ(next.code, 0) << next.err << next.out;
+}
+
+TEST_F(JobOnPlantedServer, SequentialModeIsNamedAsWeaker) {
+  const CliResult result = Run({.process_mode = "sequential"}, "report");
+  EXPECT_EQ(result.code, 0) << result.err << result.out;
+  const Json report = Json::parse(ReadText(File("report/report.json")), nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_THAT(report.value("detail", ""), HasSubstr("process_mode sequential: a weaker procedure"));
+  EXPECT_EQ(report["plan"]["process_mode"], "sequential");
+  EXPECT_GT(report["plan"]["predicted_memory_bytes"], 0);
+  EXPECT_THAT(report["notes"].dump(), HasSubstr("process_mode sequential, a weaker procedure"));
+  EXPECT_THAT(ReadText(File("report/report.md")), HasSubstr("a weaker procedure"));
+}
+
+TEST_F(JobOnPlantedServer, AFallbackThatIsAllowedIsTold) {
+  const CliResult result = Run({.candidate = "planted_falls_back"}, "report");
+  EXPECT_EQ(result.code, 0) << result.err << result.out;
+  const Json report = Json::parse(ReadText(File("report/report.json")), nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["series"][0]["dispatch"]["candidate"]["fallback"], true);
+  EXPECT_THAT(report["notes"].dump(), HasSubstr("did not take its own path"));
+  EXPECT_THAT(ReadText(File("report/report.md")), HasSubstr("another path; planted"));
 }
 
 const auto kName = [](const auto& test) { return test.param.name; };

@@ -144,6 +144,37 @@ TEST(WorkerRoundCollectorTest, ARoundIsBalancedAndItsSamplesFileReadsBack) {
   ExpectNoChildren();
 }
 
+// The arms' order is the concurrent mode's; each block's tensors are its own, and the contents the same.
+TEST(WorkerRoundCollectorTest, ASequentialRoundHasTheSameOrderAndHoldsTensorsInATurnOnly) {
+  auto collector = Real();
+  JobArms arms = Arms();
+  const auto order = [&](const JobArms& of) {
+    DeviceLease lease;
+    const auto result = collector.Round(of, Series(), 4, &lease, Carry);
+    const auto& data = Value(result);
+    EXPECT_EQ(data.samples.size(), 3U * 4 * (3 + 2 + 3));
+    EXPECT_EQ(data.evidence.size(), 3U);
+    std::string text;
+    for (const BlockRecord& block : data.blocks) {
+      text.push_back(block.arm);
+    }
+    return text;
+  };
+  const std::string concurrent = order(arms);
+  arms.sequential = true;
+  EXPECT_EQ(order(arms), concurrent);
+  ExpectNoChildren();
+}
+
+// A block after a release, that is: without tensors it would be refused.
+TEST(WorkerFaultTest, ASequentialArmsFaultIsStillItsOwn) {
+  JobArms arms = Arms("planted_skips_late");
+  arms.sequential = true;
+  const WorkFailure failure = RoundFailure(arms);
+  EXPECT_EQ(failure.cause, "candidate");
+  EXPECT_TRUE(failure.is_contract);
+}
+
 TEST(WorkerRoundCollectorTest, EvidenceNamesPathsAndPeaks) {
   DeviceLease lease;
   auto collector = Real();
@@ -215,7 +246,9 @@ TEST(WorkerRoundCollectorTest, ThePilotTimesBaseForEverySeries) {
     EXPECT_GT(ns, 1000) << series;
     EXPECT_LT(ns, 1e9) << series;
   }
-  EXPECT_GT(pilot.device_bytes_per_worker, 300 * 32 * 4);
+  EXPECT_GT(pilot.bytes.context, 1 << 20);
+  EXPECT_GE(pilot.bytes.inputs, 300 * 32 * 4);
+  EXPECT_GE(pilot.bytes.peak, 2 * 300 * 32 * 4);
   ExpectNoChildren();
 }
 

@@ -1,0 +1,63 @@
+#include "server/job_memory.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/dtype.h"
+#include "base/field_error.h"
+#include "base/number.h"
+#include "server/job_spec.h"
+
+namespace keval::server {
+namespace {
+
+// Less than any context with LibTorch's kernels takes (an H200's: about 500 MiB).
+constexpr double kLeastContextBytes = 256.0 * 1048576;
+
+const char* ModeText(v1::ProcessMode mode) {
+  return mode == v1::PROCESS_MODE_SEQUENTIAL ? "one after the other" : "side by side";
+}
+
+}  // namespace
+
+double RoundBytes(const WorkerBytes& bytes, bool cpu, v1::ProcessMode mode) {
+  const double results = bytes.inputs;  // Gradients are as large as what they are gradients of.
+  if (mode == v1::PROCESS_MODE_SEQUENTIAL) {
+    return kRoundProcesses * bytes.context + bytes.inputs + bytes.peak + results;
+  }
+  return kRoundProcesses * (bytes.context + bytes.inputs) + (cpu ? 1 : kRoundProcesses) * bytes.peak + results;
+}
+
+WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu) {
+  const double width = static_cast<double>(DTypeSize(ToWorkShape(shape).dtype));
+  const double table_width = std::max(4.0, width);
+  const double n = static_cast<double>(shape.num_tokens());
+  const double d = static_cast<double>(shape.hidden_size());
+  const double v = static_cast<double>(shape.vocab_size());
+  const double chunk = std::min(n * v, std::max(v, static_cast<double>(shape.chunk_elems())));
+  const double cast_table = width < table_width ? width * v * d : 0;
+  return {.context = cpu ? 0 : kLeastContextBytes,
+          .inputs = width * (n * d + v * d),
+          .peak = width * n * d + table_width * (v * d + chunk) + cast_table};
+}
+
+absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, const v1::DeviceInfo& device,
+                            v1::ProcessMode mode) {
+  const bool cpu = device.name() == "cpu";
+  const auto have = static_cast<double>(device.memory_bytes());
+  const double need = RoundBytes(bytes, cpu, mode);
+  if (have <= 0 || need <= have) return absl::OkStatus();
+  std::string message = absl::StrCat(
+      field, ": the ", kRoundProcesses, " processes of a round need at least ", FixedText(need, 0), " bytes ",
+      ModeText(mode), ", ", device.name(), " has ", device.memory_bytes(), " (each: context ",
+      FixedText(bytes.context, 0), ", inputs ", FixedText(bytes.inputs, 0), ", a call ", FixedText(bytes.peak, 0), ")");
+  if (mode != v1::PROCESS_MODE_SEQUENTIAL) {
+    const double weaker = RoundBytes(bytes, cpu, v1::PROCESS_MODE_SEQUENTIAL);
+    absl::StrAppend(&message, "; procedure.process_mode: sequential, which is weaker, needs ", FixedText(weaker, 0),
+                    weaker <= have ? " and fits" : " and doesn't fit either");
+  }
+  return WithField(absl::FailedPreconditionError(message),
+                   {field, FixedText(need, 0), absl::StrCat("at most ", device.memory_bytes(), " bytes")});
+}
+
+}  // namespace keval::server

@@ -1,0 +1,32 @@
+// Whether the processes of a round fit on their device: bytes computed before they are started. Pure functions.
+#ifndef KEVAL_SERVER_JOB_MEMORY_H_
+#define KEVAL_SERVER_JOB_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "keval/v1/benchmark.pb.h"
+#include "keval/v1/server_info.pb.h"
+#include "server/round_collector.h"
+
+namespace keval::server {
+
+inline constexpr int kRoundProcesses = 3;
+
+// What the processes of a round take together while one of them has its turn. A turn holds base's results beside the
+// arm's own call, to compare with. `cpu`: memory that a call is done with goes back to the system; a GPU's caching
+// allocator keeps it, so that side by side each process holds its peak.
+double RoundBytes(const WorkerBytes& bytes, bool cpu, v1::ProcessMode mode);
+
+// The least that a worker of `shape` can do with.
+WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu);
+
+// FAILED_PRECONDITION naming `field` with both numbers, and what the other mode would need, where a round of such
+// workers takes more than the device has. A device of unknown memory has enough.
+absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, const v1::DeviceInfo& device,
+                            v1::ProcessMode mode);
+
+}  // namespace keval::server
+
+#endif  // KEVAL_SERVER_JOB_MEMORY_H_

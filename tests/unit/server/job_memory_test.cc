@@ -1,0 +1,61 @@
+// What a round needs of its device's memory, by mode, and the refusal with its numbers.
+#include "server/job_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/field_error.h"
+#include "tests/support/job_fixtures.h"
+
+namespace keval::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr WorkerBytes kBytes = {.context = 100, .inputs = 10, .peak = 1};
+
+TEST(JobMemoryTest, CountsThreeContexts) {
+  // Results to compare with are as large as the inputs.
+  EXPECT_EQ(RoundBytes(kBytes, false, v1::PROCESS_MODE_CONCURRENT), 300 + 30 + 3 + 10);
+  EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_CONCURRENT), 300 + 30 + 1 + 10);
+  EXPECT_EQ(RoundBytes(kBytes, false, v1::PROCESS_MODE_SEQUENTIAL), 300 + 10 + 1 + 10);
+  EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_SEQUENTIAL), 300 + 10 + 1 + 10);
+}
+
+TEST(JobMemoryTest, TheLeastIsOperandsResultsTableAndAChunk) {
+  v1::Shape shape = testing::TestShape(4, 8, 100);
+  shape.set_dtype(v1::DATA_TYPE_BFLOAT16);
+  shape.set_chunk_elems(200);
+  const WorkerBytes least = LeastWorkerBytes(shape, true);
+  EXPECT_EQ(least.context, 0);
+  EXPECT_EQ(least.inputs, 2 * (4 * 8 + 100 * 8));
+  EXPECT_EQ(least.peak, 2 * 4 * 8 + 4 * (100 * 8 + 200) + 2 * 100 * 8);
+  EXPECT_GT(LeastWorkerBytes(shape, false).context, 1 << 20);
+}
+
+TEST(JobMemoryTest, TheRefusalNamesBothNumbersAndTheOtherMode) {
+  v1::DeviceInfo device;
+  device.set_name("cuda:0");
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_CONCURRENT).ok());  // Of unknown size.
+  device.set_memory_bytes(343);
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_CONCURRENT).ok());
+  device.set_memory_bytes(342);
+  const absl::Status refused = CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_CONCURRENT);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(GetFieldViolation(refused)->field, "primaries[1]");
+  EXPECT_EQ(GetFieldViolation(refused)->value, "343");
+  const std::string message(refused.message());
+  EXPECT_THAT(message, HasSubstr("at least 343 bytes side by side, cuda:0 has 342"));
+  EXPECT_THAT(message, HasSubstr("sequential, which is weaker, needs 321 and fits"));
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_SEQUENTIAL).ok());
+  device.set_memory_bytes(320);
+  EXPECT_THAT(std::string(CheckRoundFits("x", kBytes, device, v1::PROCESS_MODE_CONCURRENT).message()),
+              HasSubstr("doesn't fit either"));
+  EXPECT_EQ(CheckRoundFits("x", kBytes, device, v1::PROCESS_MODE_SEQUENTIAL).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace keval::server
