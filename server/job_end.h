@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/verdict/verdict.h"
 #include "server/job_store.h"
 
 namespace keval::server {
@@ -16,6 +17,9 @@ struct JobEnd {
   std::string failure_cause;
   bool non_inferior = false;
 };
+
+// As its samples decide. The text of a job run sequentially names the procedure as the weaker one that it is.
+JobEnd JudgedEnd(const verdict::Outcome& outcome, bool sequential);
 
 // Makes `change` the job's last: state DONE with what `end` says, now, and the event that tells of it.
 void EndJob(const JobEnd& end, JobChange* change);

@@ -35,10 +35,6 @@ constexpr double kBudgetSlack = 1.25;  // Times max_device_seconds: a prediction
 constexpr std::chrono::milliseconds kStoreRetryDelay{500};
 constexpr std::chrono::milliseconds kCheckInterval{20};
 
-// What a verdict's text ends with in process mode sequential.
-constexpr absl::string_view kWeakerMode =
-    " (process_mode sequential: a weaker procedure, since the arms did not share the device side by side)";
-
 std::int64_t NowMs() { return absl::ToUnixMillis(absl::Now()); }
 
 // "CANDIDATE_CRASHED", "DEVICE_LOST".
@@ -455,11 +451,7 @@ absl::Status JobExecution::FinishWithOutcome() {
   if (is_aa && !outcome_->looks.empty()) {
     change.calibration = CalibrationPoints(at_.device, outcome_->looks.back());
   }
-  return Finish({.verdict = outcome_->verdict,
-                 .reason = outcome_->reason,
-                 .detail = arms_.sequential ? absl::StrCat(outcome_->detail, kWeakerMode) : outcome_->detail,
-                 .non_inferior = outcome_->non_inferior},
-                std::move(change));
+  return Finish(JudgedEnd(*outcome_, arms_.sequential), std::move(change));
 }
 
 absl::Status JobExecution::FinishOverBudget(double used_seconds) {

@@ -186,8 +186,9 @@ struct Arm::State {
     return Error(otherwise, why);
   }
 
-  // One value set's expectation; the inputs hold it.
-  absl::Status PrepareSet(const linear_logp::Variant* base) {
+  // One value set's expectation; the inputs hold it. Base is called in every arm's process, in base's own too, so that
+  // all allocators have the same past: what was freed before decides the page faults of every later call.
+  absl::Status PrepareSet(const linear_logp::Variant& base) {
     absl::StatusOr<InputDigests> inputs_digest = inputs->Digest();
     if (!inputs_digest.ok()) {
       return inputs_digest.status();
@@ -195,15 +196,15 @@ struct Arm::State {
     inputs_expected[inputs->set()] = *inputs_digest;
     numerics = linear_logp::ReadNumerics();
     Results base_results;
-    if (base != nullptr) {
-      linear_logp::Dispatch base_told;
-      absl::Status status = Call(*base, &base_told, &base_results);
-      if (status.ok()) {
-        status = session->Synchronize();
-      }
-      if (!status.ok()) {
-        return absl::Status(status.code(), absl::StrCat("base, run to compare with: ", status.message()));
-      }
+    linear_logp::Dispatch base_told;
+    absl::Status base_status = Call(base, &base_told, &base_results);
+    if (base_status.ok()) {
+      base_status = session->Synchronize();
+    }
+    if (!base_status.ok()) {
+      return &base == variant
+                 ? base_status
+                 : absl::Status(base_status.code(), absl::StrCat("base, run to compare with: ", base_status.message()));
     }
     if (absl::Status status = Call(*variant, &dispatch, &results); !status.ok()) {
       return status;
@@ -216,16 +217,14 @@ struct Arm::State {
     if (absl::Status status = NothingElseChanged(); !status.ok()) {
       return status;
     }
-    if (base != nullptr) {
-      const linear_logp::VariantDescription base_is = base->Describe();
-      const Disagreement found = Compare(base_is, variant->Describe(), base_results, results);
-      if (found.result != kResults) {
-        return Explain(found.result, base_results, *digests, WrongResult::kOther,
-                       absl::StrCat("gives a ", kResultNames[found.result], " that is not what ", base_is.name,
-                                    " computes from the same inputs: ", found.why));
-      }
-      base_results = {};
+    const linear_logp::VariantDescription base_is = base.Describe();
+    const Disagreement found = Compare(base_is, variant->Describe(), base_results, results);
+    if (found.result != kResults) {
+      return Explain(found.result, base_results, *digests, WrongResult::kOther,
+                     absl::StrCat("gives a ", kResultNames[found.result], " that is not what ", base_is.name,
+                                  " computes from the same inputs: ", found.why));
     }
+    base_results = {};
     expected[inputs->set()] = *digests;
     if (absl::Status status = PoisonAndDrop(*session, &results); !status.ok()) {
       return status;
@@ -306,13 +305,9 @@ absl::StatusOr<std::unique_ptr<Arm>> Arm::Create(const ArmSpec& spec, std::uint6
 
 absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
   State& state = *state_;
-  const linear_logp::Variant* base = nullptr;
-  if (base_variant != state.spec.variant) {
-    absl::StatusOr<const linear_logp::Variant*> found = linear_logp::FindVariant(base_variant);
-    if (!found.ok()) {
-      return found.status();
-    }
-    base = *found;
+  const absl::StatusOr<const linear_logp::Variant*> base = linear_logp::FindVariant(base_variant);
+  if (!base.ok()) {
+    return base.status();
   }
   DropResults();
   state.expected = {};
@@ -335,7 +330,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
     if (absl::Status status = NextInputs(); !status.ok()) {
       return status;
     }
-    if (absl::Status status = CatchFailures([&state, base] { return state.PrepareSet(base); }); !status.ok()) {
+    if (absl::Status status = CatchFailures([&state, &base] { return state.PrepareSet(**base); }); !status.ok()) {
       return status;
     }
   }

@@ -57,10 +57,10 @@ class Arm {
   Arm(const Arm&) = delete;
   Arm& operator=(const Arm&) = delete;
 
-  // Runs the arm over both sets of values and remembers its results' digests, after comparing them with those of
-  // `base_variant` over the same inputs (C1 between the two production paths; a wide distance otherwise), and once more
-  // over memory filled with something else. Serves as the warm-up too. DATA_LOSS with its kind (wrong_result.h) where
-  // they disagree, aren't a function of the inputs, or something else was changed.
+  // Runs `base_variant`, the arm's own one or not, and then the arm over both sets of values; remembers the digests of
+  // the arm's results after comparing them with base's (C1 between the two production paths; a wide distance
+  // otherwise). Runs the arm once more over memory filled with something else. Serves as the warm-up too. DATA_LOSS
+  // with its kind (wrong_result.h) where they disagree, aren't a function of the inputs, or something else was changed.
   absl::Status Prepare(const std::string& base_variant, Region region);
 
   // Puts the other set of values into the inputs; queued, not awaited. Never timed.

@@ -64,7 +64,10 @@ Disagreement Compare(const VariantDescription& base_is, const VariantDescription
     const contract::Agreement agreement = contract::CompareC1(base[i], own[i]);
     bool ok = agreement.ok;
     if (!ok && !both_production && base[i].defined() && own[i].defined()) {
-      ok = agreement.frobenius <= WideLimit(base[i], std::max(base_is.epsilon, own_is.epsilon));
+      // The norm is over elements that are finite on both sides: of other types and shapes, and of NaN, it says
+      // nothing.
+      ok = std::isfinite(agreement.worst_ratio) &&
+           agreement.frobenius <= WideLimit(base[i], std::max(base_is.epsilon, own_is.epsilon));
     }
     if (!ok) {
       return {i, agreement.why};

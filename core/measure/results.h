@@ -28,7 +28,8 @@ absl::StatusOr<Digests> DigestsOf(const DeviceSession& session, const Results& r
 absl::Status PoisonAndDrop(const DeviceSession& session, Results* results);
 
 // Where `own` is not what base computed from the same inputs: C1 between the two production paths, a wide distance
-// otherwise (enough to catch a result that was not computed; the contract is judged elsewhere). May throw c10::Error.
+// otherwise (enough to catch a result that was not computed; the contract is judged elsewhere). Other types, shapes and
+// non-finite elements never agree. May throw c10::Error.
 struct Disagreement {
   std::size_t result = kResults;  // kResults: none.
   std::string why;

@@ -38,8 +38,8 @@ struct QuadPlan {
 };
 
 // Appends the series' samples and blocks, block by block, so that a failure leaves what was measured. A turn for each
-// quad. REQUIRES that both arms are prepared, unless `arms` are sequential: then a block's tensors are made before it and
-// let go of after it. Errors: the crew's.
+// quad. REQUIRES that both arms are prepared, unless `arms` are sequential: then a block's tensors are made before it
+// and let go of after it. Errors: the crew's.
 absl::Status CollectQuads(const server::JobArms& arms, const QuadPlan& plan, WorkerCrew* crew,
                           std::vector<verdict::Sample>* samples, std::vector<server::BlockRecord>* blocks);
 

@@ -1,127 +1,38 @@
-// Rounds, pilots, profiles, diagnostics and the contract with real worker processes on a CPU; and what is said and left
-// behind when a worker fails. Faults come from keval-worker-planted (tests/support/planted_variants.h).
+// Rounds, pilots, profiles, diagnostics and the contract with real worker processes on a CPU.
 #include "server/worker_round_collector.h"
 
-#include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <ostream>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "base/number.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "server/job_evidence.h"
+#include "tests/integration/worker_rounds.h"
 #include "tests/support/temp_dir.h"
 
 namespace keval::server {
 namespace {
 
+using testing::Arms;
+using testing::Carry;
+using testing::ExpectNoChildren;
 using ::testing::HasSubstr;
-
-absl::Status Carry() { return absl::OkStatus(); }
-
-WorkerRoundCollector Collector(const char* program) {
-  WorkerRoundCollector::Options options;
-  options.worker_program = program;
-  return WorkerRoundCollector(options);
-}
-WorkerRoundCollector Real() { return Collector(KEVAL_BIN_DIR "/keval-worker"); }
-WorkerRoundCollector PlantedWorkers() { return Collector(KEVAL_PLANTED_WORKER); }
-
-JobArms Arms(const std::string& candidate = "portable_addmm") {
-  JobArms arms;
-  arms.base_variant = "portable_matmul_add";
-  arms.candidate_variant = candidate;
-  arms.device = "cpu";
-  arms.seed = 9007199254740993;
-  arms.hang_timeout_seconds = 60;
-  return arms;
-}
-
-WorkShape Shape() {
-  WorkShape shape;
-  shape.num_tokens = 64;
-  shape.hidden_size = 32;
-  shape.vocab_size = 300;
-  shape.bias = true;
-  shape.chunk_elems = std::int64_t{16} * 300;  // Four chunks.
-  return shape;
-}
-
-std::vector<SeriesRun> Series(int quads = 3) {
-  const SeriesRun primary = {"64x32x300/float32/bias", verdict::Role::kPrimary, Shape(), quads, 3, 1};
-  SeriesRun guard = {"64x32x300/bfloat16/bias", verdict::Role::kGuard, Shape(), quads, 2, 1};
-  guard.shape.dtype = DType::kBFloat16;
-  const SeriesRun control = {"ctl:64x32x300/float32/bias", verdict::Role::kControl, Shape(), quads, 3, 1};
-  return {primary, guard, control};
-}
-
-// Process ids of this process's children, zombies included.
-std::vector<pid_t> ChildrenOf(pid_t parent) {
-  std::vector<pid_t> children;
-  DIR* const directory = opendir("/proc");
-  while (const dirent* entry = readdir(directory)) {
-    const auto pid = ParseInt64(entry->d_name);
-    if (!pid.has_value()) {
-      continue;
-    }
-    std::ifstream file(absl::StrCat("/proc/", *pid, "/status"));
-    for (std::string line; std::getline(file, line);) {
-      if (line == absl::StrCat("PPid:\t", parent)) {
-        children.push_back(static_cast<pid_t>(*pid));
-      }
-    }
-  }
-  closedir(directory);
-  return children;
-}
-
-void ExpectNoChildren() { EXPECT_THAT(ChildrenOf(getpid()), ::testing::IsEmpty()); }
-
-template <typename T>
-const T& Value(const absl::StatusOr<Collected<T>>& result) {
-  EXPECT_TRUE(result.ok()) << result.status();
-  if (const auto* const failure = std::get_if<WorkFailure>(&*result)) {
-    ADD_FAILURE() << failure->cause << " " << failure->reason << ": " << failure->detail;
-    static const auto* const none = new T();
-    return *none;
-  }
-  return std::get<T>(*result);
-}
-
-template <typename T>
-WorkFailure FailureOf(const absl::StatusOr<Collected<T>>& result) {
-  EXPECT_TRUE(result.ok()) << result.status();
-  const auto* const failure = result.ok() ? std::get_if<WorkFailure>(&*result) : nullptr;
-  EXPECT_NE(failure, nullptr);
-  return failure == nullptr ? WorkFailure() : *failure;
-}
-
-WorkFailure RoundFailure(const JobArms& arms) {
-  DeviceLease lease;
-  auto collector = PlantedWorkers();
-  WorkFailure failure = FailureOf(collector.Round(arms, Series(), 0, &lease, Carry));
-  ExpectNoChildren();
-  return failure;
-}
+using testing::PlantedWorkers;
+using testing::Real;
+using testing::Series;
+using testing::Shape;
+using testing::Value;
 
 TEST(WorkerRoundCollectorTest, ARoundIsBalancedAndItsSamplesFileReadsBack) {
   DeviceLease lease;
@@ -166,15 +77,6 @@ TEST(WorkerRoundCollectorTest, ASequentialRoundHasTheSameOrderAndHoldsTensorsInA
   ExpectNoChildren();
 }
 
-// A block after a release, that is: without tensors it would be refused.
-TEST(WorkerFaultTest, ASequentialArmsFaultIsStillItsOwn) {
-  JobArms arms = Arms("planted_skips_late");
-  arms.sequential = true;
-  const WorkFailure failure = RoundFailure(arms);
-  EXPECT_EQ(failure.cause, "candidate");
-  EXPECT_TRUE(failure.is_contract);
-}
-
 TEST(WorkerRoundCollectorTest, EvidenceNamesPathsAndPeaks) {
   DeviceLease lease;
   auto collector = Real();
@@ -213,6 +115,39 @@ TEST(WorkerRoundCollectorTest, OnACpuEveryProcessHasRunEverySeries) {
   for (std::string process, tokens; file >> process >> tokens;) shapes_by_process[process].insert(tokens);
   EXPECT_EQ(shapes_by_process.size(), 3);
   for (const auto& [process, shapes] : shapes_by_process) EXPECT_THAT(shapes, ::testing::ElementsAre("64", "65"));
+}
+
+// Nor may base's calls, run to compare with, be in the candidate's process alone.
+TEST(WorkerRoundCollectorTest, EveryProcessMakesAsManyCallsBesideItsBlocks) {
+  constexpr std::int64_t kSlyVocabSize = 331;  // planted_variants.h, whose headers are torch's.
+  const testing::TempDir folder;
+  const std::string log = folder.path() + "/log";
+  setenv("KEVAL_PLANTED_LOG", log.c_str(), 1);
+  JobArms arms = Arms("planted_sly_logs");
+  arms.base_variant = "planted_logs";
+  std::vector<SeriesRun> series = Series();
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    series[i].shape.num_tokens = static_cast<std::int64_t>(64 + i);
+    series[i].shape.vocab_size = kSlyVocabSize;
+  }
+  DeviceLease lease;
+  WorkerRoundCollector collector = PlantedWorkers();
+  Value(collector.Round(arms, series, 0, &lease, Carry));
+  unsetenv("KEVAL_PLANTED_LOG");
+  std::map<std::string, std::map<std::string, int>> calls;  // By series, then process.
+  std::ifstream file(log);
+  for (std::string process, tokens; file >> process >> tokens;) ++calls[tokens][process];
+  ASSERT_EQ(calls.size(), 3U);
+  for (const SeriesRun& run : series) {
+    std::vector<int> counts;
+    for (const auto& [process, count] : calls[absl::StrCat(run.shape.num_tokens)]) counts.push_back(count);
+    std::sort(counts.begin(), counts.end());
+    ASSERT_EQ(counts.size(), 3U) << run.series;
+    const int in_blocks = 2 * run.quads * (run.discarded_repetitions + run.timed_repetitions);
+    EXPECT_GE(counts[0], 4) << run.series;  // Base and the arm itself, on both sets of values.
+    EXPECT_EQ(counts[1], counts[0] + in_blocks) << run.series;
+    EXPECT_EQ(counts[2], counts[0] + in_blocks) << run.series;
+  }
 }
 
 TEST(WorkerRoundCollectorTest, QuadOrderComesFromSeedAndRoundAlone) {
@@ -367,186 +302,6 @@ TEST(WorkerProgramTest, SaysThatItHasNoUseByHand) {
   const int status = std::system(KEVAL_BIN_DIR "/keval-worker 2>/dev/null </dev/null");  // NOLINT(cert-env33-c)
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 2);
-}
-
-struct Fault {
-  const char* variant;
-  const char* reason;
-  const char* detail;
-  bool is_contract;
-  // What a failure says, in place of its bytes.
-  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.variant; }
-};
-class FaultTest : public ::testing::TestWithParam<Fault> {};
-
-TEST_P(FaultTest, IsBlamedOnItsArm) {
-  const Fault& fault = GetParam();
-  JobArms arms = Arms(fault.variant);
-  arms.hang_timeout_seconds = std::string(fault.reason) == "HUNG" ? 1 : 60;
-  const WorkFailure candidate = RoundFailure(arms);
-  EXPECT_EQ(candidate.cause, "candidate");
-  EXPECT_EQ(candidate.reason, fault.reason) << candidate.detail;
-  EXPECT_EQ(candidate.is_contract, fault.is_contract);
-  EXPECT_THAT(candidate.detail, HasSubstr(fault.detail));
-  EXPECT_THAT(candidate.detail, HasSubstr(fault.variant));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    planted_worker, FaultTest,
-    ::testing::Values(Fault{"planted_aborts", "CRASHED", "SIGABRT; it last wrote: planted last words", false},
-                      Fault{"planted_segfaults", "CRASHED", "SIGSEGV", false},
-                      Fault{"planted_exits", "CRASHED", "exited with code 7", false},
-                      Fault{"planted_throws", "CRASHED", "a planted error", false},
-                      Fault{"planted_hangs", "HUNG", "did not answer within", false},
-                      Fault{"planted_out_of_memory", "OUT_OF_MEMORY", "ran out of memory", false},
-                      Fault{"planted_illegal_access", "ILLEGAL_ACCESS", "poisoned its device", false},
-                      Fault{"planted_wrong", "WRONG_RESULT", "grad_weight", true},
-                      Fault{"planted_cached", "CACHED_RESULT", "grad_", true},
-                      Fault{"planted_skips_late", "TIMED_DIFFERENTLY", "otherwise when timed", true},
-                      Fault{"planted_changes_inputs", "INPUTS_CHANGED", "hidden", true}),
-    [](const auto& info) { return std::string(info.param.variant); });
-
-TEST(WorkerFaultTest, BasesFaultIsBases) {
-  JobArms arms = Arms("portable_addmm");
-  arms.base_variant = "planted_aborts";
-  EXPECT_EQ(RoundFailure(arms).cause, "base");
-}
-
-struct HarnessFault {
-  const char* variant;
-  const char* reason;
-  const char* detail;
-};
-class HarnessFaultTest : public ::testing::TestWithParam<HarnessFault> {};
-
-TEST_P(HarnessFaultTest, IsNotBlamedOnTheArm) {
-  JobArms arms = Arms(GetParam().variant);
-  arms.hang_timeout_seconds = std::string(GetParam().reason) == "HUNG" ? 1 : 60;
-  DeviceLease lease;
-  auto collector = PlantedWorkers();
-  SeriesRun run = Series(1)[0];
-  run.shape.hidden_size = 4096;  // Inputs that need an allocation of their own.
-  const WorkFailure failure = FailureOf(collector.Round(arms, {run}, 0, &lease, Carry));
-  EXPECT_EQ(failure.cause, "harness") << failure.detail;
-  EXPECT_EQ(failure.reason, GetParam().reason) << failure.detail;
-  EXPECT_THAT(failure.detail, HasSubstr(GetParam().detail));
-  ExpectNoChildren();
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    planted_harness, HarnessFaultTest,
-    ::testing::Values(HarnessFault{"planted_harness_crashes", "CRASHED", "in keval's own code died of SIGSEGV"},
-                      HarnessFault{"planted_harness_hangs", "HUNG", "in keval's own code did not answer"},
-                      HarnessFault{"planted_harness_out_of_memory", "OUT_OF_MEMORY", "in keval's own code ran out of"},
-                      HarnessFault{"planted_harness_babbles", "PROTOCOL_ERROR", "something else to a block"}),
-    [](const auto& info) { return std::string(info.param.variant); });
-
-TEST(WorkerFaultTest, ALateFaultLeavesWhatWasMeasured) {
-  const WorkFailure failure = RoundFailure(Arms("planted_aborts_late"));
-  EXPECT_EQ(failure.reason, "CRASHED");
-  EXPECT_FALSE(failure.partial.empty());
-}
-
-TEST(WorkerFaultTest, AFallbackFailsOnlyWhereTheVariantIsForced) {
-  JobArms arms = Arms("planted_falls_back");
-  auto collector = PlantedWorkers();
-  const auto result = collector.Round(arms, {Series(1)[0]}, 0, nullptr, Carry);
-  EXPECT_TRUE(Value(result).evidence.at(0).candidate_dispatch.fallback);
-  arms.force_variant = true;
-  const WorkFailure failure = RoundFailure(arms);
-  EXPECT_EQ(failure.reason, "FALLBACK");
-  EXPECT_TRUE(failure.is_contract);
-}
-
-TEST(WorkerFaultTest, TheContractBlamesTheArmThatCrashesIt) {
-  auto collector = PlantedWorkers();
-  EXPECT_EQ(FailureOf(collector.Contract(Arms("planted_aborts"), nullptr, nullptr, Carry)).cause, "candidate");
-  JobArms arms = Arms("portable_addmm");
-  arms.base_variant = "planted_aborts";
-  EXPECT_EQ(FailureOf(collector.Contract(arms, nullptr, nullptr, Carry)).cause, "base");
-  ExpectNoChildren();
-}
-
-TEST(WorkerFaultTest, AWorkerThatCannotBeStartedIsTheHarness) {
-  auto collector = Collector("/nonexistent/keval-worker");
-  const WorkFailure missing = FailureOf(collector.Round(Arms(), Series(), 0, nullptr, Carry));
-  EXPECT_EQ(missing.cause, "harness");
-  EXPECT_EQ(missing.reason, "SPAWN_FAILED");
-  auto other = Collector("/bin/false");
-  EXPECT_EQ(FailureOf(other.Round(Arms(), Series(), 0, nullptr, Carry)).cause, "harness");
-  ExpectNoChildren();
-}
-
-TEST(WorkerFaultTest, ADeviceThatIsNotThereIsTheDevices) {
-  JobArms arms = Arms();
-  arms.device = "cuda:63";
-  auto collector = Real();
-  const WorkFailure failure = FailureOf(collector.Pilot(arms, Series(), nullptr, Carry));
-  EXPECT_EQ(failure.cause, "device");
-  EXPECT_EQ(failure.reason, "DEVICE_UNUSABLE");
-  ExpectNoChildren();
-}
-
-TEST(WorkerFaultTest, AWorkerKilledFromOutsideIsInfrastructure) {
-  std::thread killer([] {
-    for (int i = 0; i < 200; ++i) {
-      const auto children = ChildrenOf(getpid());
-      if (children.size() == 3) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // In the middle of its blocks.
-        kill(children[1], SIGKILL);
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  });
-  auto collector = PlantedWorkers();
-  const WorkFailure failure = FailureOf(collector.Round(Arms("planted_slow"), Series(20), 0, nullptr, Carry));
-  killer.join();
-  EXPECT_EQ(failure.cause, "infrastructure");
-  EXPECT_EQ(failure.reason, "KILLED");
-  ExpectNoChildren();
-}
-
-TEST(WorkerFaultTest, CheckCancelsWithinABlock) {
-  auto collector = PlantedWorkers();
-  const auto begin = std::chrono::steady_clock::now();
-  const auto check = [begin] {
-    return std::chrono::steady_clock::now() - begin < std::chrono::seconds(2) ? absl::OkStatus()
-                                                                              : absl::CancelledError("enough");
-  };
-  const auto result = collector.Round(Arms("planted_slow"), Series(60), 0, nullptr, check);
-  EXPECT_EQ(result.status(), absl::CancelledError("enough"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
-  ExpectNoChildren();
-}
-
-TEST(WorkerFaultTest, NoWorkerOutlivesAKilledServer) {
-  const pid_t server = fork();
-  if (server == 0) {
-    auto collector = PlantedWorkers();
-    static_cast<void>(collector.Round(Arms("planted_hangs"), Series(), 0, nullptr, Carry));
-    _exit(0);
-  }
-  std::vector<pid_t> workers;
-  for (int i = 0; i < 500 && workers.size() < 3; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    workers = ChildrenOf(server);
-  }
-  ASSERT_EQ(workers.size(), 3U);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // One of them is in a call that never ends.
-  kill(server, SIGKILL);
-  waitpid(server, nullptr, 0);
-  const auto alive = [](pid_t pid) {
-    std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-    std::string line;
-    return std::getline(file, line) && !absl::StrContains(line, ") Z ");
-  };
-  for (int i = 0; i < 200 && std::any_of(workers.begin(), workers.end(), alive); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  for (const pid_t worker : workers) {
-    EXPECT_FALSE(alive(worker)) << worker;
-  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -221,6 +222,10 @@ std::vector<std::pair<std::string, Fault>> Faults() {
              << absl::StrCat(getpid(), " ", call.inputs.hidden.size(0), "\n");
        }},
       {"wrong", [](const Call& call) { call.gradients->grad_weight.mul_(1.001); }},
+      {"nan", [](const Call& call) { call.gradients->grad_weight.fill_(std::numeric_limits<double>::quiet_NaN()); }},
+      {"wrong_shape", [](const Call& call) { call.gradients->grad_weight = call.gradients->grad_weight.t().clone(); }},
+      {"wrong_dtype",
+       [](const Call& call) { call.gradients->grad_weight = call.gradients->grad_weight.to(at::kDouble); }},
       {"cached", [cache = std::make_shared<Cache>()](const Call& call) { cache->Answer(call.gradients); }},
       {"skips_late", Late(Skip)},
       {"skips_most", Late([](const Call& call) {

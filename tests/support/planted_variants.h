@@ -32,6 +32,9 @@ inline constexpr std::int64_t kSlyVocabSize = 331;
 //   planted_logs              Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names
 // Cheats, and what flatters by accident:
 //   planted_wrong             grad_weight is 0.1 % too large
+//   planted_nan               grad_weight is NaN throughout
+//   planted_wrong_shape       grad_weight is transposed
+//   planted_wrong_dtype       grad_weight is float64
 //   planted_cached            every call returns copies of the first one's results
 //   planted_skips_late        from the ninth call on grad_weight is zero
 //   planted_skips_most        as that, but every seventh call computes

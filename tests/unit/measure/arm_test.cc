@@ -44,12 +44,12 @@ class ArmTest : public ::testing::Test {
   }
 
   // Prepare, then blocks; the first error.
-  absl::Status Measure(const std::string& variant, int blocks) {
+  absl::Status Measure(const std::string& variant, int blocks, const std::string& base = "portable_matmul_add") {
     auto arm = Make(variant);
     if (!arm.ok()) {
       return arm.status();
     }
-    absl::Status status = (*arm)->Prepare("portable_matmul_add", Region::kForwardBackward);
+    absl::Status status = (*arm)->Prepare(base, Region::kForwardBackward);
     for (int i = 0; i < blocks && status.ok(); ++i) {
       status = RunBlock({2, 5}, *session_, arm->get()).status();
     }
@@ -62,8 +62,10 @@ class ArmTest : public ::testing::Test {
 
 TEST_F(ArmTest, RightVariantsPass) {
   for (const char* variant : {"portable_matmul_add", "portable_addmm", "materialized", "planted_right"}) {
-    const absl::Status status = Measure(variant, 3);
-    EXPECT_TRUE(status.ok()) << variant << ": " << status;
+    for (const char* base : {"portable_matmul_add", "materialized"}) {
+      const absl::Status status = Measure(variant, 3, base);
+      EXPECT_TRUE(status.ok()) << variant << " against " << base << ": " << status;
+    }
   }
 }
 
@@ -132,6 +134,18 @@ INSTANTIATE_TEST_SUITE_P(
                       Cheat{"changes_inputs", "INPUTS_CHANGED", false, "changed its inputs: hidden"},
                       Cheat{"changes_late", "INPUTS_CHANGED", true, "changed its inputs: hidden"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// The distance that is allowed between two summing orders is no excuse for what has none.
+TEST_F(ArmTest, AResultThatHasNoDistanceIsWrongAgainstAnyBase) {
+  for (const char* variant : {"planted_nan", "planted_wrong_shape", "planted_wrong_dtype"}) {
+    for (const char* base : {"portable_matmul_add", "materialized"}) {
+      const absl::Status status = Measure(variant, 0, base);
+      EXPECT_EQ(WrongResultNameOf(status), "WRONG_RESULT") << variant << " against " << base << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("grad_weight that is not what ", base)))
+          << variant;
+    }
+  }
+}
 
 TEST_F(ArmTest, ThrownErrorsHaveTheirCauses) {
   EXPECT_EQ(Measure("planted_throws", 0).code(), absl::StatusCode::kInternal);
