@@ -85,10 +85,8 @@ Json NotesJson(const JobRecord& record) {
   if (job.spec().procedure().process_mode() == v1::PROCESS_MODE_SEQUENTIAL) {
     notes.push_back(
         "process_mode sequential, a weaker procedure: each arm made its tensors anew for every block and let go of "
-        "them "
-        "after it, so that a quad took longer and drift cancels less well; an arm's memory layout is drawn anew in "
-        "each "
-        "block instead of once a round. Compare with results of the same mode only.");
+        "them after it, so that a quad took longer and drift cancels less well; an arm's memory layout is drawn anew "
+        "in each block instead of once a round. Compare with results of the same mode only.");
   }
   if (job.restarts() > 0) {
     notes.push_back(absl::StrCat("The server was restarted ", job.restarts(),
