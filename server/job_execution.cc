@@ -241,9 +241,10 @@ absl::Status JobExecution::MakePlan() {
                     std::move(change));
     }
     const auto mode = job_.spec().procedure().process_mode();
-    change.job.mutable_plan()->set_predicted_memory_bytes(
-        std::llround(RoundBytes(pilot.bytes, at_.device.name() == "cpu", mode)));
-    if (auto fits = CheckRoundFits("primaries, guards, controls", pilot.bytes, at_.device, mode); !fits.ok()) {
+    const bool cpu = at_.device.name() == "cpu";
+    const WorkerBytes largest = LargestWorker(pilot.bytes, cpu, mode);
+    change.job.mutable_plan()->set_predicted_memory_bytes(std::llround(RoundBytes(largest, cpu, mode)));
+    if (auto fits = CheckRoundFits("primaries, guards, controls", largest, at_.device, mode); !fits.ok()) {
       return Finish({.verdict = "FAILED",
                      .reason = "MEMORY_EXCEEDED",
                      .detail = absl::StrCat("as measured in the pilot, ", std::string(fits.message())),

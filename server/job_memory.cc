@@ -28,6 +28,14 @@ double RoundBytes(const WorkerBytes& bytes, bool cpu, v1::ProcessMode mode) {
   return kRoundProcesses * (bytes.context + bytes.inputs) + (cpu ? 1 : kRoundProcesses) * bytes.peak + results;
 }
 
+WorkerBytes LargestWorker(const std::map<std::string, WorkerBytes>& by_series, bool cpu, v1::ProcessMode mode) {
+  WorkerBytes largest;
+  for (const auto& [series, bytes] : by_series) {
+    if (RoundBytes(bytes, cpu, mode) > RoundBytes(largest, cpu, mode)) largest = bytes;
+  }
+  return largest;
+}
+
 WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu) {
   const double width = static_cast<double>(DTypeSize(ToWorkShape(shape).dtype));
   const double table_width = std::max(4.0, width);

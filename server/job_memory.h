@@ -2,7 +2,7 @@
 #ifndef KEVAL_SERVER_JOB_MEMORY_H_
 #define KEVAL_SERVER_JOB_MEMORY_H_
 
-#include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,6 +18,9 @@ inline constexpr int kRoundProcesses = 3;
 // arm's own call, to compare with. `cpu`: memory that a call is done with goes back to the system; a GPU's caching
 // allocator keeps it, so that side by side each process holds its peak.
 double RoundBytes(const WorkerBytes& bytes, bool cpu, v1::ProcessMode mode);
+
+// Whose round takes most of a pilot's workers; nothing where there are none.
+WorkerBytes LargestWorker(const std::map<std::string, WorkerBytes>& by_series, bool cpu, v1::ProcessMode mode);
 
 // The least that a worker of `shape` can do with.
 WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu);

@@ -118,8 +118,9 @@ struct WorkerBytes {
 };
 
 struct PilotData {
-  std::map<std::string, double> base_ns;  // By series: median of base's calls.
-  WorkerBytes bytes;                      // Of the largest series.
+  // By series, of base: the median of its calls, and what it takes.
+  std::map<std::string, double> base_ns;
+  std::map<std::string, WorkerBytes> bytes;
 };
 
 // Bytes that went between the device and its memory, by its hardware counters.

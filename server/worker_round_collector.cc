@@ -160,10 +160,7 @@ absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& ser
     if (!prepared.ok()) {
       return prepared.status();
     }
-    const WorkerBytes bytes = BytesOf(*prepared, arms.device == "cpu");
-    if (bytes.inputs + bytes.peak >= data->bytes.inputs + data->bytes.peak) {
-      data->bytes = bytes;
-    }
+    data->bytes[run.series] = BytesOf(*prepared, arms.device == "cpu");
     absl::StatusOr<double> ns = TimeBase(crew);
     if (!ns.ok()) {
       return ns.status();

@@ -181,9 +181,12 @@ TEST(WorkerRoundCollectorTest, ThePilotTimesBaseForEverySeries) {
     EXPECT_GT(ns, 1000) << series;
     EXPECT_LT(ns, 1e9) << series;
   }
-  EXPECT_GT(pilot.bytes.context, 1 << 20);
-  EXPECT_GE(pilot.bytes.inputs, 300 * 32 * 4);
-  EXPECT_GE(pilot.bytes.peak, 2 * 300 * 32 * 4);
+  ASSERT_EQ(pilot.bytes.size(), 3U);
+  const WorkerBytes& bytes = pilot.bytes.at("64x32x300/float32/bias");
+  EXPECT_GT(bytes.context, 1 << 20);
+  EXPECT_GE(bytes.inputs, 300 * 32 * 4);
+  EXPECT_GE(bytes.peak, 2 * 300 * 32 * 4);
+  EXPECT_LT(pilot.bytes.at("64x32x300/bfloat16/bias").inputs, bytes.inputs);
   ExpectNoChildren();
 }
 

@@ -25,7 +25,7 @@ struct FakeWork {
   double noise = 0.001;                   // Sd of ln t between calls.
   double base_ns = 1e6;
   std::map<std::string, double> pilot_ns;  // By series; base_ns otherwise.
-  server::WorkerBytes worker_bytes;        // The pilot's.
+  server::WorkerBytes worker_bytes;        // The pilot's, of each series.
   std::int64_t base_peak_bytes = 100 << 20;
   std::int64_t candidate_peak_bytes = 100 << 20;
   bool candidate_falls_back = false;
@@ -69,8 +69,8 @@ class FakeRoundCollector : public server::RoundCollector {
       if (auto failure = work_->on_pilot(attempt)) return *failure;
     }
     server::PilotData data;
-    data.bytes = work_->worker_bytes;
     for (const auto& run : series) {
+      data.bytes[run.series] = work_->worker_bytes;
       const auto own = work_->pilot_ns.find(run.series);
       data.base_ns[run.series] = own == work_->pilot_ns.end() ? work_->base_ns : own->second;
     }

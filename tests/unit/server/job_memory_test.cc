@@ -24,6 +24,18 @@ TEST(JobMemoryTest, CountsThreeContexts) {
   EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_SEQUENTIAL), 300 + 10 + 1 + 10);
 }
 
+TEST(JobMemoryTest, TheLargestIsWhoseRoundTakesMost) {
+  const WorkerBytes inputs = {.context = 100, .inputs = 10, .peak = 1};  // 343 side by side on a GPU.
+  const WorkerBytes peak = {.context = 100, .inputs = 1, .peak = 12};    // 340, though more in one process.
+  const auto largest = LargestWorker({{"a", inputs}, {"b", peak}}, false, v1::PROCESS_MODE_CONCURRENT);
+  EXPECT_EQ(largest.inputs, 10);
+  EXPECT_EQ(LargestWorker({{"a", inputs}, {"b", {.context = 100, .inputs = 1, .peak = 20}}}, true,
+                          v1::PROCESS_MODE_SEQUENTIAL)
+                .peak,
+            20);
+  EXPECT_EQ(RoundBytes(LargestWorker({}, true, v1::PROCESS_MODE_CONCURRENT), true, v1::PROCESS_MODE_CONCURRENT), 0);
+}
+
 TEST(JobMemoryTest, TheLeastIsOperandsResultsTableAndAChunk) {
   v1::Shape shape = testing::TestShape(4, 8, 100);
   shape.set_dtype(v1::DATA_TYPE_BFLOAT16);

@@ -294,7 +294,7 @@ TEST(JobTargetTest, SaysWhatTheDeviceCannotDo) {
 TEST(JobTargetTest, RefusesWhatNoDeviceCouldFinishInTime) {
   const auto context = TestContext();
   v1::BenchmarkSpec spec = TestSpec();
-  *spec.mutable_primaries(0) = TestShape(1 << 18, 2048, 4096);
+  *spec.mutable_primaries(0) = TestShape(1 << 15, 2048, 1 << 15);  // Which fits in memory.
   spec.set_max_device_seconds(5);
   auto normalized = *NormalizeSpec(spec, context);
   const absl::Status status = ResolveTarget(context, &normalized);
