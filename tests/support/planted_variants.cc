@@ -70,7 +70,9 @@ class Planted : public Variant {
   }
   at::Tensor Forward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,
                      Dispatch* dispatch) const override {
-    return right_.Forward(inputs, options, check, dispatch);
+    at::Tensor logp = right_.Forward(inputs, options, check, dispatch);
+    TellName(dispatch);
+    return logp;
   }
   Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
                      Dispatch* dispatch) const override {
@@ -78,6 +80,7 @@ class Planted : public Variant {
       return right_.Backward(of, options, want, check, dispatch);
     };
     Gradients gradients = right(inputs);
+    TellName(dispatch);
     if (only_vocab_size_ == 0 || inputs.weight.size(0) == only_vocab_size_) {
       fault_({++calls_, inputs, right, &gradients, dispatch});
     }
@@ -85,6 +88,10 @@ class Planted : public Variant {
   }
 
  private:
+  void TellName(Dispatch* dispatch) const {
+    if (dispatch != nullptr) dispatch->variant = name_;
+  }
+
   const Variant& right_;
   std::string name_;
   Fault fault_;
@@ -113,7 +120,7 @@ void Hang(const Call& /*call*/) {
   }
 }
 
-void ChangeHidden(const Call& call) { call.inputs.hidden.narrow(0, 0, 1).narrow(1, 0, 1).add_(1); }
+void ChangeHidden(const Call& call) { call.inputs.hidden.slice(0, 0, 1).slice(1, 0, 1).add_(1); }  // If any.
 
 void Skip(const Call& call) { call.gradients->grad_weight = at::zeros_like(call.gradients->grad_weight); }
 
