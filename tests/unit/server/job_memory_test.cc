@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "base/field_error.h"
 #include "tests/support/job_fixtures.h"
+#include "tests/support/job_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace keval::server {
 namespace {
@@ -67,6 +70,33 @@ TEST(JobMemoryTest, TheRefusalNamesBothNumbersAndTheOtherMode) {
               HasSubstr("doesn't fit either"));
   EXPECT_EQ(CheckRoundFits("x", kBytes, device, v1::PROCESS_MODE_SEQUENTIAL).code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// Case planted_: what three contexts take is known before they are started, and the refusal says how to go on.
+TEST(JobMemoryTest, AMemoryThatIsTooSmallEndsAJobBeforeRoundOneUnlessSequential) {
+  const testing::TempDir dir;
+  const auto work = std::make_shared<testing::FakeWork>();
+  const auto run = [&](const v1::BenchmarkSpec& spec) {
+    testing::JobServer server(dir.path(), work);
+    const std::string name = server.Create(spec).name();
+    server.Start();
+    return server.WaitForEnd(name);
+  };
+  constexpr double kGiB = 1 << 30;
+  work->worker_bytes = {.context = 0.25 * kGiB, .inputs = 1.5 * kGiB, .peak = 3 * kGiB};  // The CPU has 8 GiB.
+  auto spec = testing::TestSpec();
+  const auto refused = run(spec);
+  EXPECT_EQ(refused.verdict(), "FAILED");
+  EXPECT_EQ(refused.reason(), "MEMORY_EXCEEDED");
+  EXPECT_EQ(refused.failure_cause(), "infrastructure");
+  EXPECT_THAT(refused.detail(), HasSubstr("need at least 10468982784 bytes side by side, cpu has 8589934592"));
+  EXPECT_THAT(refused.detail(), HasSubstr("sequential, which is weaker, needs 7247757312 and fits"));
+  EXPECT_EQ(work->Calls("round 0"), 0);
+  spec.mutable_procedure()->set_process_mode(v1::PROCESS_MODE_SEQUENTIAL);
+  const auto job = run(spec);
+  EXPECT_EQ(job.verdict(), "EQUIVALENT");
+  EXPECT_EQ(job.plan().predicted_memory_bytes(), 7247757312);
+  EXPECT_THAT(job.detail(), HasSubstr("process_mode sequential: a weaker procedure"));
 }
 
 }  // namespace

@@ -234,25 +234,6 @@ TEST_F(JobRunnerTest, APlanOverBudgetEndsBeforeRoundOne) {
   EXPECT_EQ(work_->Calls("round 0"), 0);
 }
 
-// Case planted_: what three contexts take is known before they are started, and the refusal says how to go on.
-TEST_F(JobRunnerTest, AMemoryThatIsTooSmallEndsBeforeRoundOneUnlessSequential) {
-  constexpr double kGiB = 1 << 30;
-  work_->worker_bytes = {.context = 0.25 * kGiB, .inputs = 1.5 * kGiB, .peak = 3 * kGiB};  // The CPU has 8 GiB.
-  auto spec = TestSpec();
-  const auto refused = RunToEnd(spec);
-  EXPECT_EQ(refused.verdict(), "FAILED");
-  EXPECT_EQ(refused.reason(), "MEMORY_EXCEEDED");
-  EXPECT_EQ(refused.failure_cause(), "infrastructure");
-  EXPECT_THAT(refused.detail(), HasSubstr("need at least 10468982784 bytes side by side, cpu has 8589934592"));
-  EXPECT_THAT(refused.detail(), HasSubstr("sequential, which is weaker, needs 7247757312 and fits"));
-  EXPECT_EQ(work_->Calls("round 0"), 0);
-  spec.mutable_procedure()->set_process_mode(v1::PROCESS_MODE_SEQUENTIAL);
-  const auto job = RunToEnd(spec);
-  EXPECT_EQ(job.verdict(), "EQUIVALENT");
-  EXPECT_EQ(job.plan().predicted_memory_bytes(), 7247757312);
-  EXPECT_THAT(job.detail(), HasSubstr("process_mode sequential: a weaker procedure"));
-}
-
 TEST_F(JobRunnerTest, ASlowShapesPlanTakesFewerQuads) {
   work_->pilot_ns[kGuard] = 1.25e9;
   const auto job = RunToEnd();
