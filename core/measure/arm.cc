@@ -148,6 +148,12 @@ struct Arm::State {
     }
   }
 
+  absl::Status UnfinishedError(absl::string_view result) const {
+    return Error(WrongResult::kUnfinishedWork,
+                 absl::StrCat("returned before its work was done: its results, ", result,
+                              " among them, changed afterwards, by another stream or thread that nothing waits for"));
+  }
+
   // The most telling name for why `results` are wrong in their `which`th tensor; `base`'s are undefined where nothing
   // was compared. Without a better one: `otherwise`, `why`. Drops the results.
   absl::Status Explain(std::size_t which, const Results& base, const Digests& digests, WrongResult otherwise,
@@ -158,9 +164,7 @@ struct Arm::State {
       return changing.status();
     }
     if (*changing) {
-      return Error(WrongResult::kUnfinishedWork,
-                   absl::StrCat("returned before its work was done: its results, ", name,
-                                " among them, changed afterwards, by another stream or thread that nothing waits for"));
+      return UnfinishedError(name);
     }
     const std::optional<Digests>& other = expected[1 - inputs->set()];
     if (other.has_value() && results[which].defined() && digests[which] == (*other)[which]) {
@@ -225,6 +229,18 @@ struct Arm::State {
                                   " computes from the same inputs: ", found.why));
     }
     base_results = {};
+    // Right by the time it was compared is not enough: it had to be when the call's own stream was through.
+    if (absl::Status status = session->Synchronize(); !status.ok()) {
+      return status;
+    }
+    absl::StatusOr<Digests> afterwards = DigestsOf(*session, results);
+    if (!afterwards.ok()) {
+      return afterwards.status();
+    }
+    const auto changed = std::mismatch(digests->begin(), digests->end(), afterwards->begin()).first;
+    if (changed != digests->end()) {
+      return UnfinishedError(kResultNames[static_cast<std::size_t>(changed - digests->begin())]);
+    }
     expected[inputs->set()] = *digests;
     if (absl::Status status = PoisonAndDrop(*session, &results); !status.ok()) {
       return status;

@@ -7,15 +7,11 @@
 
 #include "core/measure/failure_text.h"
 #ifdef KEVAL_CUDA
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <vector>
-
-#include "core/measure/cuda_status.h"
+#include <atomic>
 #endif
 
 namespace keval::measure {
@@ -40,40 +36,16 @@ class FillingAllocator final : public c10::Allocator {
 constexpr std::uint8_t kPriority = 200;  // Above whatever torch registers.
 
 #ifdef KEVAL_CUDA
-absl::Status FillFreeDeviceMemory(const DeviceSession& session) {
-  return CatchFailures([&session] {
-    constexpr std::int64_t kSmallBytes = std::int64_t{1} << 19;  // Torch serves up to 1 MiB from blocks of their own.
-    constexpr int kSmallBlocks = 64;
-    const auto index = static_cast<c10::DeviceIndex>(session.device().index);
-    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    const auto allocated = c10::cuda::CUDACachingAllocator::getDeviceStats(index).allocated_bytes[kAll];
-    if (absl::Status status = session.Synchronize(); !status.ok()) {
-      return status;
-    }
-    c10::cuda::CUDACachingAllocator::emptyCache();
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (absl::Status status = CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "free memory"); !status.ok()) {
-      return status;
-    }
-    std::vector<at::Tensor> blocks;
-    const auto fill = [&](std::int64_t bytes) {
-      blocks.push_back(at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::kCUDA, index))));
-      return CudaStatus(cudaMemsetAsync(blocks.back().data_ptr(), kFreshByte, static_cast<std::size_t>(bytes),
-                                        static_cast<cudaStream_t>(session.place().stream)),
-                        "fill free memory");
-    };
-    absl::Status status;
-    for (int i = 0; i < kSmallBlocks && status.ok(); ++i) {
-      status = fill(kSmallBytes);
-    }
-    // Other processes of the round need memory too: never more than half of what is free.
-    const std::int64_t wanted = std::min(allocated.peak - allocated.current, static_cast<std::int64_t>(free_bytes / 2));
-    if (status.ok() && wanted > 0) {
-      status = fill(wanted);
-    }
-    return status;
-  });
+std::atomic<bool> filling_device{false};
+
+// Runs under the allocator's lock, in whatever thread allocates: it must not call torch.
+void FillOnDevice(const c10::CachingDeviceAllocator::TraceEntry& entry) {
+  if (entry.action_ == c10::CachingDeviceAllocator::TraceEntry::ALLOC &&
+      filling_device.load(std::memory_order_relaxed)) {
+    // In the order of the stream that the memory was asked for on. An error stays the queue's, for its next reader.
+    static_cast<void>(cudaMemsetAsync(reinterpret_cast<void*>(entry.addr_),  // NOLINT(performance-no-int-to-ptr)
+                                      kFreshByte, entry.size_, static_cast<cudaStream_t>(entry.stream_)));
+  }
 }
 #endif
 
@@ -82,8 +54,12 @@ absl::Status FillFreeDeviceMemory(const DeviceSession& session) {
 absl::StatusOr<std::unique_ptr<FreshMemoryFill>> FreshMemoryFill::Begin(const DeviceSession& session) {
 #ifdef KEVAL_CUDA
   if (session.device().cuda) {
-    if (absl::Status status = FillFreeDeviceMemory(session); !status.ok()) {
-      return status;
+    static const absl::Status attached = CatchFailures([] {
+      c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(FillOnDevice);
+      return absl::OkStatus();
+    });
+    if (!attached.ok()) {
+      return attached;
     }
   }
 #endif
@@ -95,12 +71,18 @@ FreshMemoryFill::FreshMemoryFill(bool on_cpu) : on_cpu_(on_cpu) {
     static FillingAllocator filling;  // Outlives what it allocated.
     c10::SetCPUAllocator(&filling, kPriority);
   }
+#ifdef KEVAL_CUDA
+  filling_device = !on_cpu_;
+#endif
 }
 
 FreshMemoryFill::~FreshMemoryFill() {
   if (on_cpu_) {
     c10::SetCPUAllocator(c10::GetDefaultCPUAllocator(), kPriority);  // What it was: nothing here sets another.
   }
+#ifdef KEVAL_CUDA
+  filling_device = false;
+#endif
 }
 
 }  // namespace keval::measure

@@ -15,7 +15,7 @@ namespace {
 // 2, one sum of about 2000 is beyond it at D = 2048, and one of 40,000 at 512.
 constexpr double kWidthOfC2 = 2048;
 constexpr double kWidthOfC2WithoutException = 512;
-constexpr std::int64_t kTokensForOneBeyond = 1000;
+constexpr std::int64_t kTokensForOneBeyond = 500;
 
 double Growth(std::int64_t hidden_size, double from) {
   return std::max(1.0, std::sqrt(static_cast<double>(hidden_size) / from));

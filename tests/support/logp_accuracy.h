@@ -24,7 +24,7 @@ LogpAccuracy MeasureLogp(const std::vector<double>& got, const std::vector<doubl
                          std::int64_t hidden_size);
 
 // A sentence with the figures where the rule is broken; empty where it holds: rms at most a quarter of limit * growth,
-// at most one token in 1000 beyond limit * growth, none beyond hard_limit. Up to hidden_size 512 that is C2 itself and
+// at most one token in 500 beyond limit * growth, none beyond hard_limit. Up to hidden_size 512 that is C2 itself and
 // more.
 std::string ProblemWith(const LogpAccuracy& accuracy);
 
