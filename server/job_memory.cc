@@ -14,6 +14,9 @@ namespace {
 // Less than any context with LibTorch's kernels takes (an H200's: about 500 MiB).
 constexpr double kLeastContextBytes = 256.0 * 1048576;
 
+// At a time: see worker/round_crews.h.
+int RoundProcesses(bool cpu) { return cpu ? 2 : 3; }
+
 const char* ModeText(v1::ProcessMode mode) {
   return mode == v1::PROCESS_MODE_SEQUENTIAL ? "one after the other" : "side by side";
 }
@@ -22,10 +25,11 @@ const char* ModeText(v1::ProcessMode mode) {
 
 double RoundBytes(const WorkerBytes& bytes, bool cpu, v1::ProcessMode mode) {
   const double results = bytes.inputs;  // Gradients are as large as what they are gradients of.
+  const int processes = RoundProcesses(cpu);
   if (mode == v1::PROCESS_MODE_SEQUENTIAL) {
-    return kRoundProcesses * bytes.context + bytes.inputs + bytes.peak + results;
+    return processes * bytes.context + bytes.inputs + bytes.peak + results;
   }
-  return kRoundProcesses * (bytes.context + bytes.inputs) + (cpu ? 1 : kRoundProcesses) * bytes.peak + results;
+  return processes * (bytes.context + bytes.inputs) + (cpu ? 1 : processes) * bytes.peak + results;
 }
 
 WorkerBytes LargestWorker(const std::map<std::string, WorkerBytes>& by_series, bool cpu, v1::ProcessMode mode) {
@@ -56,8 +60,8 @@ absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, 
   const double need = RoundBytes(bytes, cpu, mode);
   if (have <= 0 || need <= have) return absl::OkStatus();
   std::string message = absl::StrCat(
-      field, ": the ", kRoundProcesses, " processes of a round need at least ", FixedText(need, 0), " bytes ",
-      ModeText(mode), ", ", device.name(), " has ", device.memory_bytes(), " (each: context ",
+      field, ": the ", RoundProcesses(cpu), " processes that a round has at a time need at least ", FixedText(need, 0),
+      " bytes ", ModeText(mode), ", ", device.name(), " has ", device.memory_bytes(), " (each: context ",
       FixedText(bytes.context, 0), ", inputs ", FixedText(bytes.inputs, 0), ", a call ", FixedText(bytes.peak, 0), ")");
   if (mode != v1::PROCESS_MODE_SEQUENTIAL) {
     const double weaker = RoundBytes(bytes, cpu, v1::PROCESS_MODE_SEQUENTIAL);

@@ -12,11 +12,9 @@
 
 namespace keval::server {
 
-inline constexpr int kRoundProcesses = 3;
-
-// What the processes of a round take together while one of them has its turn. A turn holds base's results beside the
-// arm's own call, to compare with. `cpu`: memory that a call is done with goes back to the system; a GPU's caching
-// allocator keeps it, so that side by side each process holds its peak.
+// What the processes that a round has at a time (two on a CPU, three on a GPU) take together while one of them has its
+// turn. A turn holds base's results beside the arm's own call, to compare with. `cpu`: memory that a call is done with
+// goes back to the system; a GPU's caching allocator keeps it, so that side by side each process holds its peak.
 double RoundBytes(const WorkerBytes& bytes, bool cpu, v1::ProcessMode mode);
 
 // Whose round takes most of a pilot's workers; nothing where there are none.

@@ -180,8 +180,9 @@ class RoundCollector {
   // Base's time a call for every series, in a process of its own.
   virtual absl::StatusOr<Collected<PilotData>> Pilot(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                      DeviceLease* lease, const Check& check) = 0;
-  // One round: three fresh processes (base, candidate, copy of base) that take turns, the lease held for a quad at a
-  // time. With `arms.sequential` only the one whose turn it is holds tensors.
+  // One round: fresh processes that take turns, the lease held for a quad at a time. On a GPU there are three, base,
+  // candidate and copy of base; on a CPU two pairs one after the other, base and candidate, then base and its copy for
+  // the controls. With `arms.sequential` only the one whose turn it is holds tensors.
   virtual absl::StatusOr<Collected<RoundData>> Round(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                      int round, DeviceLease* lease, const Check& check) = 0;
   // The correctness contract of the two variants on the job's device; `row` is called as each row is measured.

@@ -1,11 +1,11 @@
 #include "server/worker_round_collector.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +14,7 @@
 #include "server/worker/evidence_calls.h"
 #include "server/worker/host_load.h"
 #include "server/worker/quad_calls.h"
+#include "server/worker/round_crews.h"
 #include "server/worker/worker_crew.h"
 
 namespace keval::server {
@@ -63,34 +64,26 @@ void TellTurn(const JobArms& arms, const std::string& name, std::size_t number, 
 absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round, int index, WorkerCrew* crew,
                            RoundData* data) {
   const Seat second = run.role == verdict::Role::kControl ? Seat::kBaseCopy : Seat::kCandidate;
-  const Seat third = second == Seat::kCandidate ? Seat::kBaseCopy : Seat::kCandidate;
   Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kInputs, round, index), true};
-  std::array<worker::Prepared, 2> prepared;
-  const std::array<Seat, 2> seats = {Seat::kBase, second};
-  for (std::size_t i = 0; i < seats.size(); ++i) {
-    absl::StatusOr<worker::Prepared> one = worker::PrepareInTurn(arms, work, seats[i], crew);
+  const std::vector<Seat> seats =
+      Shuffled({Seat::kBase, second}, Draw(arms.seed, Purpose::kPrepareOrder, round, index));
+  std::map<Seat, worker::Prepared> prepared;
+  for (const Seat seat : seats) {
+    absl::StatusOr<worker::Prepared> one = worker::PrepareInTurn(arms, work, seat, crew);
     if (!one.ok()) {
       return one.status();
     }
-    prepared[i] = *std::move(one);
+    prepared[seat] = *std::move(one);
     if (arms.sequential) {
-      if (absl::Status status = worker::ReleaseArm(seats[i], crew); !status.ok()) {
+      if (absl::Status status = worker::ReleaseArm(seat, crew); !status.ok()) {
         return status;
       }
     }
   }
-  if (arms.device == "cpu") {
-    // The process that sits this series out has its allocator's past in common with the others nevertheless: the stock
-    // one keeps or returns memory by what was freed before, which changes the page faults of every later call.
-    if (absl::Status status = worker::PrepareInTurn(arms, work, third, crew).status(); !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = worker::ReleaseArm(third, crew); !status.ok()) {
-      return status;
-    }
-  }
-  data->evidence.push_back({run.series, prepared[0].peak_bytes(), prepared[1].peak_bytes(),
-                            DispatchOf(prepared[0].dispatch()), DispatchOf(prepared[1].dispatch())});
+  const worker::Prepared& base = prepared[Seat::kBase];
+  const worker::Prepared& other = prepared[second];
+  data->evidence.push_back(
+      {run.series, base.peak_bytes(), other.peak_bytes(), DispatchOf(base.dispatch()), DispatchOf(other.dispatch())});
   work.measure_peak = false;
   const worker::QuadPlan plan = {run.series,
                                  run.role,
@@ -106,6 +99,18 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
     if (status.ok() && !arms.sequential) {
       status = worker::ReleaseArm(seat, crew);
     }
+  }
+  return status;
+}
+
+absl::Status CollectCrew(const JobArms& arms, const std::vector<SeriesRun>& series, const worker::RoundCrew& part,
+                         int round, WorkerCrew* crew, RoundData* data) {
+  const auto first = static_cast<int>(part.series.front());
+  absl::Status status = crew->Start(Shuffled(part.seats, Draw(arms.seed, Purpose::kStartOrder, round, first)));
+  for (std::size_t i = 0; i < part.series.size() && status.ok(); ++i) {
+    const std::size_t index = part.series[i];
+    TellTurn(arms, series[index].series, index, series.size());
+    status = CollectSeries(arms, series[index], round, static_cast<int>(index), crew, data);
   }
   return status;
 }
@@ -256,27 +261,26 @@ absl::StatusOr<Collected<PilotData>> WorkerRoundCollector::Pilot(const JobArms& 
 absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& arms,
                                                                  const std::vector<SeriesRun>& series, int round,
                                                                  DeviceLease* lease, const Check& check) {
-  const auto begin = std::chrono::steady_clock::now();
-  const worker::HostLoad host;
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
   RoundData data;
-  absl::Status status = crew.Start(
-      Shuffled({Seat::kBase, Seat::kCandidate, Seat::kBaseCopy}, Draw(arms.seed, Purpose::kStartOrder, round, 0)));
-  for (std::size_t i = 0; i < series.size() && status.ok(); ++i) {
-    TellTurn(arms, series[i].series, i, series.size());
-    status = CollectSeries(arms, series[i], round, static_cast<int>(i), &crew, &data);
-  }
-  data.device_seconds = crew.device_seconds();
-  data.foreign_cpu_cores = host.ForeignCores(crew.process_ids());
-  data.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<verdict::Sample> partial = status.ok() ? std::vector<verdict::Sample>() : data.samples;
-  absl::StatusOr<Collected<RoundData>> result = crew.Finish(status, std::move(data));
-  if (result.ok()) {
-    if (auto* const failure = std::get_if<WorkFailure>(&*result)) {
-      failure->partial = std::move(partial);
+  double foreign_core_seconds = 0;
+  for (const worker::RoundCrew& part : worker::CrewsOfRound(arms.device, series)) {
+    const auto begin = std::chrono::steady_clock::now();
+    const worker::HostLoad host;
+    WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+    if (const absl::Status status = CollectCrew(arms, series, part, round, &crew, &data); !status.ok()) {
+      absl::StatusOr<Collected<RoundData>> result = crew.Finish(status, RoundData());
+      if (result.ok()) {
+        std::get<WorkFailure>(*result).partial = std::move(data.samples);
+      }
+      return result;
     }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    foreign_core_seconds += seconds * host.ForeignCores(crew.process_ids());
+    data.seconds += seconds;
+    data.device_seconds += crew.device_seconds();
   }
-  return result;
+  data.foreign_cpu_cores = foreign_core_seconds / data.seconds;
+  return Collected<RoundData>(std::move(data));
 }
 
 absl::StatusOr<Collected<std::vector<ContractRowData>>> WorkerRoundCollector::Contract(

@@ -96,33 +96,31 @@ TEST(WorkerRoundCollectorTest, EvidenceNamesPathsAndPeaks) {
   EXPECT_EQ(control.base_peak_bytes, control.candidate_peak_bytes);
 }
 
-// Otherwise base's own process, which runs every series, and its copy, which runs the control, find the allocator in
-// different states: 7 % between two processes of the same variant.
-TEST(WorkerRoundCollectorTest, OnACpuEveryProcessHasRunEverySeries) {
+// Calls by num_tokens of the series, then by process, as planted_logs writes them down; `first`: who made the first.
+using Calls = std::map<std::int64_t, std::map<std::int64_t, int>>;
+Calls CallsOfRound(const JobArms& arms, const std::vector<SeriesRun>& series, int round, std::int64_t* first) {
   const testing::TempDir folder;
   const std::string log = folder.path() + "/log";
   setenv("KEVAL_PLANTED_LOG", log.c_str(), 1);
-  JobArms arms = Arms("planted_logs");
-  arms.base_variant = "planted_logs";
-  std::vector<SeriesRun> series = Series();
-  series[1].shape.num_tokens = 65;
   DeviceLease lease;
   WorkerRoundCollector collector = PlantedWorkers();
-  Value(collector.Round(arms, series, 0, &lease, Carry));
+  Value(collector.Round(arms, series, round, &lease, Carry));
   unsetenv("KEVAL_PLANTED_LOG");
-  std::map<std::string, std::set<std::string>> shapes_by_process;
+  Calls calls;
+  *first = 0;
   std::ifstream file(log);
-  for (std::string process, tokens; file >> process >> tokens;) shapes_by_process[process].insert(tokens);
-  EXPECT_EQ(shapes_by_process.size(), 3);
-  for (const auto& [process, shapes] : shapes_by_process) EXPECT_THAT(shapes, ::testing::ElementsAre("64", "65"));
+  for (std::int64_t process = 0, tokens = 0; file >> process >> tokens;) {
+    if (*first == 0) *first = process;
+    ++calls[tokens][process];
+  }
+  return calls;
 }
 
-// Nor may base's calls, run to compare with, be in the candidate's process alone.
-TEST(WorkerRoundCollectorTest, EveryProcessMakesAsManyCallsBesideItsBlocks) {
+// What a process has run decides its heap's later page faults: between base's own process, which had run every series,
+// and a copy of it, which ran the control alone, there were 7 %. Nor may either of a pair make more calls than the
+// other.
+TEST(WorkerRoundCollectorTest, OnACpuTheControlHasAFreshPairAndBothOfAPairMakeAsManyCalls) {
   constexpr std::int64_t kSlyVocabSize = 331;  // planted_variants.h, whose headers are torch's.
-  const testing::TempDir folder;
-  const std::string log = folder.path() + "/log";
-  setenv("KEVAL_PLANTED_LOG", log.c_str(), 1);
   JobArms arms = Arms("planted_sly_logs");
   arms.base_variant = "planted_logs";
   std::vector<SeriesRun> series = Series();
@@ -130,24 +128,41 @@ TEST(WorkerRoundCollectorTest, EveryProcessMakesAsManyCallsBesideItsBlocks) {
     series[i].shape.num_tokens = static_cast<std::int64_t>(64 + i);
     series[i].shape.vocab_size = kSlyVocabSize;
   }
-  DeviceLease lease;
-  WorkerRoundCollector collector = PlantedWorkers();
-  Value(collector.Round(arms, series, 0, &lease, Carry));
-  unsetenv("KEVAL_PLANTED_LOG");
-  std::map<std::string, std::map<std::string, int>> calls;  // By series, then process.
-  std::ifstream file(log);
-  for (std::string process, tokens; file >> process >> tokens;) ++calls[tokens][process];
+  std::int64_t first = 0;
+  const Calls calls = CallsOfRound(arms, series, 0, &first);
   ASSERT_EQ(calls.size(), 3U);
+  std::vector<std::set<std::int64_t>> processes;
   for (const SeriesRun& run : series) {
     std::vector<int> counts;
-    for (const auto& [process, count] : calls[absl::StrCat(run.shape.num_tokens)]) counts.push_back(count);
-    std::sort(counts.begin(), counts.end());
-    ASSERT_EQ(counts.size(), 3U) << run.series;
+    processes.emplace_back();
+    for (const auto& [process, count] : calls.at(run.shape.num_tokens)) {
+      counts.push_back(count);
+      processes.back().insert(process);
+    }
+    ASSERT_EQ(counts.size(), 2U) << run.series;
+    EXPECT_EQ(counts[0], counts[1]) << run.series;
     const int in_blocks = 2 * run.quads * (run.discarded_repetitions + run.timed_repetitions);
-    EXPECT_GE(counts[0], 4) << run.series;  // Base and the arm itself, on both sets of values.
-    EXPECT_EQ(counts[1], counts[0] + in_blocks) << run.series;
-    EXPECT_EQ(counts[2], counts[0] + in_blocks) << run.series;
+    EXPECT_GE(counts[0], in_blocks + 4) << run.series;  // Base and the arm itself, on both sets of values.
   }
+  EXPECT_EQ(processes[0], processes[1]);
+  for (const std::int64_t process : processes[2]) EXPECT_EQ(processes[0].count(process), 0U);
+}
+
+TEST(WorkerRoundCollectorTest, WhichArmIsPreparedFirstIsDrawn) {
+  JobArms arms = Arms();
+  arms.base_variant = "planted_logs";  // Which the candidate's process calls too, but not in blocks.
+  std::set<bool> base_was_first;
+  for (int round = 0; round < 16 && base_was_first.size() < 2; ++round) {
+    std::int64_t first = 0;
+    const Calls calls = CallsOfRound(arms, {Series(1)[0]}, round, &first);
+    ASSERT_EQ(calls.size(), 1U);
+    const std::map<std::int64_t, int>& by_process = calls.begin()->second;
+    ASSERT_EQ(by_process.size(), 2U);
+    int most = 0;
+    for (const auto& [process, count] : by_process) most = std::max(most, count);
+    base_was_first.insert(by_process.at(first) == most);
+  }
+  EXPECT_EQ(base_was_first.size(), 2U);
 }
 
 TEST(WorkerRoundCollectorTest, QuadOrderComesFromSeedAndRoundAlone) {

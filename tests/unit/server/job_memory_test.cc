@@ -19,12 +19,12 @@ using ::testing::HasSubstr;
 
 constexpr WorkerBytes kBytes = {.context = 100, .inputs = 10, .peak = 1};
 
-TEST(JobMemoryTest, CountsThreeContexts) {
+TEST(JobMemoryTest, CountsThreeContextsOnAGpuAndTwoOnACpu) {
   // Results to compare with are as large as the inputs.
   EXPECT_EQ(RoundBytes(kBytes, false, v1::PROCESS_MODE_CONCURRENT), 300 + 30 + 3 + 10);
-  EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_CONCURRENT), 300 + 30 + 1 + 10);
+  EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_CONCURRENT), 200 + 20 + 1 + 10);
   EXPECT_EQ(RoundBytes(kBytes, false, v1::PROCESS_MODE_SEQUENTIAL), 300 + 10 + 1 + 10);
-  EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_SEQUENTIAL), 300 + 10 + 1 + 10);
+  EXPECT_EQ(RoundBytes(kBytes, true, v1::PROCESS_MODE_SEQUENTIAL), 200 + 10 + 1 + 10);
 }
 
 TEST(JobMemoryTest, TheLargestIsWhoseRoundTakesMost) {
@@ -72,7 +72,7 @@ TEST(JobMemoryTest, TheRefusalNamesBothNumbersAndTheOtherMode) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Case planted_: what three contexts take is known before they are started, and the refusal says how to go on.
+// Case planted_: what the processes take is known before they are started, and the refusal says how to go on.
 TEST(JobMemoryTest, AMemoryThatIsTooSmallEndsAJobBeforeRoundOneUnlessSequential) {
   const testing::TempDir dir;
   const auto work = std::make_shared<testing::FakeWork>();
@@ -83,19 +83,19 @@ TEST(JobMemoryTest, AMemoryThatIsTooSmallEndsAJobBeforeRoundOneUnlessSequential)
     return server.WaitForEnd(name);
   };
   constexpr double kGiB = 1 << 30;
-  work->worker_bytes = {.context = 0.25 * kGiB, .inputs = 1.5 * kGiB, .peak = 3 * kGiB};  // The CPU has 8 GiB.
+  work->worker_bytes = {.context = 0.25 * kGiB, .inputs = 1.75 * kGiB, .peak = 3 * kGiB};  // The CPU has 8 GiB.
   auto spec = testing::TestSpec();
   const auto refused = run(spec);
   EXPECT_EQ(refused.verdict(), "FAILED");
   EXPECT_EQ(refused.reason(), "MEMORY_EXCEEDED");
   EXPECT_EQ(refused.failure_cause(), "infrastructure");
-  EXPECT_THAT(refused.detail(), HasSubstr("need at least 10468982784 bytes side by side, cpu has 8589934592"));
-  EXPECT_THAT(refused.detail(), HasSubstr("sequential, which is weaker, needs 7247757312 and fits"));
+  EXPECT_THAT(refused.detail(), HasSubstr("need at least 9395240960 bytes side by side, cpu has 8589934592"));
+  EXPECT_THAT(refused.detail(), HasSubstr("sequential, which is weaker, needs 7516192768 and fits"));
   EXPECT_EQ(work->Calls("round 0"), 0);
   spec.mutable_procedure()->set_process_mode(v1::PROCESS_MODE_SEQUENTIAL);
   const auto job = run(spec);
   EXPECT_EQ(job.verdict(), "EQUIVALENT");
-  EXPECT_EQ(job.plan().predicted_memory_bytes(), 7247757312);
+  EXPECT_EQ(job.plan().predicted_memory_bytes(), 7516192768);
   EXPECT_THAT(job.detail(), HasSubstr("process_mode sequential: a weaker procedure"));
 }
 
