@@ -6,48 +6,25 @@ import unittest
 
 import grpc
 
+import messages
 from kevald import KevaldTest
-from reference import Expected, Problem, decode, encode
-
-GRADIENTS = ("grad_hidden", "grad_weight", "grad_bias")
+from messages import RESULTS
+from reference import Expected, Problem, decode
 
 
 class GradientTest(KevaldTest):
     arguments = ("--cpu_threads", "1")
 
-    def data_type(self, name):
-        return getattr(self.v1, "DATA_TYPE_" + name)
+    def inputs(self, problem, **options):
+        return messages.inputs(self.client, problem, **options)
 
-    def type_name(self, number):
-        return next(name for name in ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16") if self.data_type(name) == number)
-
-    def operand(self, values, dtype, *shape):
-        return self.v1.Operand(spec=self.client.spec(self.data_type(dtype), *shape), data=encode(values, dtype))
-
-    def inputs(self, problem, target_dtype="INT64", upstream=True):
-        p = problem
-        inputs = self.v1.LinearLogpInputs(
-            hidden=self.operand(p.hidden, p.dtype, p.n, p.d),
-            weight=self.operand(p.weight, p.dtype, p.v, p.d),
-            targets=self.operand(p.targets, target_dtype, p.n),
-        )
-        if p.bias is not None:
-            inputs.bias.CopyFrom(self.operand(p.bias, p.dtype, p.v))
-        if upstream:
-            inputs.grad_logp.CopyFrom(self.operand(p.grad_logp, p.logp_dtype, p.n))
-        return inputs
-
-    def check(self, response, expected, names=("logp", *GRADIENTS), dtype=None):
-        """That `response` has the named results and no other, right and of type `dtype` (logp of its own)."""
-        for name in ("logp", *GRADIENTS):
-            self.assertEqual(response.HasField(name), name in names, name)
-            if name not in names:
-                continue
-            operand = getattr(response, name)
-            got = self.type_name(operand.spec.dtype)
-            if name != "logp" and dtype is not None:
-                self.assertEqual(got, dtype, name)
-            self.assertIsNone(expected.fault(name, decode(operand.data, got), got))
+    def check(self, response, expected, names=RESULTS, dtype=None):
+        """That `response` has the named results and no other, right and with gradients of type `dtype`."""
+        self.assertEqual([name for name in RESULTS if response.HasField(name)], list(names))
+        self.assertEqual(messages.faults(self.client, response, expected), [])
+        for name in names:
+            if dtype is not None and name != "logp":
+                self.assertEqual(messages.result_type(self.client, getattr(response, name)), dtype, name)
 
     def test_unary_and_stream_in_every_type(self):
         for dtype in ("FLOAT32", "BFLOAT16", "FLOAT16", "FLOAT64"):
@@ -55,7 +32,7 @@ class GradientTest(KevaldTest):
                 with self.subTest(dtype=dtype, targets=target_dtype):
                     problem = Problem(24, 12, 40, dtype)
                     expected = Expected(problem)
-                    request = self.v1.GradientRequest(inputs=self.inputs(problem, target_dtype))
+                    request = self.v1.GradientRequest(inputs=self.inputs(problem, target_dtype=target_dtype))
                     request.options.chunk_elems = 5 * problem.v  # Five chunks of tokens, the last a short one.
                     unary = self.client.linear_logp.Gradient(request)
                     self.check(unary, expected, dtype=dtype)
@@ -64,7 +41,7 @@ class GradientTest(KevaldTest):
                         request.interleave = interleave
                         for frame_bytes in (52, 1 << 20):
                             streamed = self.client.stream_gradient(request, frame_bytes)
-                            for name in ("logp", *GRADIENTS):
+                            for name in RESULTS:
                                 self.assertEqual(getattr(streamed, name), getattr(unary, name), name)
 
     def test_a_wrong_result_is_seen(self):
@@ -73,7 +50,7 @@ class GradientTest(KevaldTest):
         response = self.client.linear_logp.Gradient(request)
         problem.grad_logp[3] *= 1.001
         expected = Expected(problem)
-        for name in GRADIENTS:
+        for name in RESULTS[1:]:
             got = decode(getattr(response, name).data, "FLOAT32")
             self.assertIsNotNone(expected.fault(name, got, "FLOAT32"), name)
         problem.hidden[5] += 0.001
@@ -175,9 +152,9 @@ class GradientTest(KevaldTest):
         n = 5 * (1 << 20) // 16
         zeros = [0.0] * n
         inputs = self.inputs(problem)
-        inputs.hidden.CopyFrom(self.operand(zeros * 4, "FLOAT32", n, 4))
-        inputs.targets.CopyFrom(self.operand([0] * n, "INT32", n))
-        inputs.grad_logp.CopyFrom(self.operand([1.0] * n, "FLOAT32", n))
+        inputs.hidden.CopyFrom(messages.operand(self.client, zeros * 4, "FLOAT32", n, 4))
+        inputs.targets.CopyFrom(messages.operand(self.client, [0] * n, "INT32", n))
+        inputs.grad_logp.CopyFrom(messages.operand(self.client, [1.0] * n, "FLOAT32", n))
         request = self.v1.GradientRequest(inputs=inputs)
         self.assertEqual(self.refused_field(lambda: self.client.linear_logp.Gradient(request)), "inputs")
         request.interleave = True

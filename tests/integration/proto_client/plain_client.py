@@ -2,6 +2,7 @@
 reflection. Written from the comments in proto/keval/v1; whoever writes one in another language does the same.
 """
 
+import copy
 import hashlib
 import math
 import types
@@ -29,10 +30,7 @@ class Client:
                 self._add_file(self._pool.FindServiceByName(service).file, files)
         # No message refers to this one: it comes in the trailing metadata of a refusal.
         self._add_file(self._pool.FindMessageTypeByName(f"{PACKAGE}.ErrorDetail").file, files)
-        self.tensors = self._stub(channel, "TensorService")
-        self.linear_logp = self._stub(channel, "LinearLogpService")
-        self.benchmarks = self._stub(channel, "BenchmarkService")
-        self.server_info = self._stub(channel, "ServerInfoService")
+        self._connect(channel)
         self.element_bytes = {
             self.v1.DATA_TYPE_FLOAT32: 4,
             self.v1.DATA_TYPE_FLOAT64: 8,
@@ -53,6 +51,18 @@ class Client:
                 setattr(self.v1, value.name, value.number)
         for dependency in file.dependencies:
             self._add_file(dependency, seen)
+
+    def over(self, channel):
+        """The same client over another channel to the same server, which isn't asked for its messages again."""
+        other = copy.copy(self)
+        other._connect(channel)
+        return other
+
+    def _connect(self, channel):
+        self.tensors = self._stub(channel, "TensorService")
+        self.linear_logp = self._stub(channel, "LinearLogpService")
+        self.benchmarks = self._stub(channel, "BenchmarkService")
+        self.server_info = self._stub(channel, "ServerInfoService")
 
     def _stub(self, channel, name):
         stub = types.SimpleNamespace()
@@ -98,9 +108,13 @@ class Client:
         return self.tensors.Put(self.put_messages(spec, data, frame_bytes, **header))
 
     def get(self, handle):
-        """(TensorInfo, bytes), verified by the SHA-256 that the header or the trailer has."""
+        """(TensorInfo, bytes)."""
+        return self.get_result(self.tensors.Get(self.v1.GetTensorRequest(handle=handle)))
+
+    def get_result(self, messages):
+        """(TensorInfo, bytes) from the messages of Get's answer, verified by the SHA-256 of header or trailer."""
         info, data, digest = None, bytearray(), b""
-        for message in self.tensors.Get(self.v1.GetTensorRequest(handle=handle)):
+        for message in messages:
             if message.HasField("header"):
                 info, digest = message.header, message.header.sha256
             if message.offset != (len(data) if message.data else 0):
@@ -138,12 +152,18 @@ class Client:
         yield self.v1.StreamGradientRequest(trailer=self.v1.PayloadTrailer(sha256=digest.digest()))
 
     def stream_gradient(self, request, frame_bytes=FRAME_BYTES):
-        """StreamGradient's answer as Gradient gives it, with bytes inline, checked against the digest of `done`."""
+        """StreamGradient's answer as Gradient gives it."""
+        return self.stream_result(self.linear_logp.StreamGradient(self.stream_messages(request, frame_bytes)))
+
+    def stream_result(self, messages):
+        """A GradientResponse with bytes inline from the messages of StreamGradient's answer, checked against the digest
+        of `done`.
+        """
         response = done = None
         digest = hashlib.sha256()
         received = {}  # Bytes of each tensor of the answer.
         begins = {}
-        for message in self.linear_logp.StreamGradient(self.stream_messages(request, frame_bytes)):
+        for message in messages:
             if message.HasField("header"):
                 response = message.header
                 at = 0
