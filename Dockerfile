@@ -1,6 +1,6 @@
 # keval on a CPU: `scripts/image` builds it. Stages: build, test (asked for by --target), runtime (the last).
 # Without --network host, clients reach the server only where it listens off loopback; it then refuses to start unless
-# told --insecure, and belongs behind a proxy that authenticates (docs/security.md).
+# given TLS and a way to authenticate callers, or told --insecure (docs/security.md).
 ARG BASE=debian:12-slim
 
 FROM ${BASE} AS build

@@ -33,6 +33,21 @@ class Descriptor {
   int value_;
 };
 
+absl::StatusOr<std::string> ReadAll(const Descriptor& file, const std::string& path, std::int64_t max_bytes) {
+  std::string contents;
+  while (true) {
+    const std::size_t filled = contents.size();
+    if (static_cast<std::int64_t>(filled) > max_bytes) {
+      return InvalidField(path, "the file", absl::StrCat("of at most ", max_bytes, " bytes"));
+    }
+    contents.resize(filled + kReadPiece);
+    const ssize_t count = read(file.get(), contents.data() + filled, kReadPiece);
+    contents.resize(filled + (count > 0 ? static_cast<std::size_t>(count) : 0));
+    if (count == 0) return contents;
+    if (count < 0 && errno != EINTR) return FileError(path, "can't be read", errno);
+  }
+}
+
 // Where a rename must go so that a symbolic link at `path` stays one.
 std::string ResolveLink(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path.c_str(), nullptr), &std::free);
@@ -51,18 +66,22 @@ absl::Status FileError(const std::string& path, absl::string_view what, int erro
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, std::int64_t max_bytes) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return FileError(path, "can't be opened", errno);
-  std::string contents;
-  while (true) {
-    const std::size_t filled = contents.size();
-    if (static_cast<std::int64_t>(filled) > max_bytes) {
-      return InvalidField(path, "the file", absl::StrCat("of at most ", max_bytes, " bytes"));
-    }
-    contents.resize(filled + kReadPiece);
-    const ssize_t count = read(file.get(), contents.data() + filled, kReadPiece);
-    contents.resize(filled + (count > 0 ? static_cast<std::size_t>(count) : 0));
-    if (count == 0) return contents;
-    if (count < 0 && errno != EINTR) return FileError(path, "can't be read", errno);
+  return ReadAll(file, path, max_bytes);
+}
+
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path, std::int64_t max_bytes) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return FileError(path, "can't be opened", errno);
+  // Of the file that was opened: its name may mean another one by now.
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0) return FileError(path, "can't be read", errno);
+  if ((info.st_mode & (S_IWGRP | S_IRWXO)) != 0) {
+    return InvalidField(path,
+                        absl::StrCat("mode 0", absl::Hex(info.st_mode >> 6 & 7), absl::Hex(info.st_mode >> 3 & 7),
+                                     absl::Hex(info.st_mode & 7)),
+                        "0600, or 0640 for a group that may read it: a secret is in it");
   }
+  return ReadAll(file, path, max_bytes);
 }
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {

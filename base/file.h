@@ -20,6 +20,10 @@ absl::Status FileError(const std::string& path, absl::string_view what, int erro
 // The whole file (a pipe too). INVALID_ARGUMENT naming path and limit where it has more than `max_bytes`.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, std::int64_t max_bytes);
 
+// The same for a file that holds a secret: INVALID_ARGUMENT also where its mode lets its group write it, or anybody
+// else do anything with it.
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path, std::int64_t max_bytes);
+
 // A file that appears under its name only when Commit succeeds; until then, and on any failure, what was there stays
 // untouched. The bytes go to a temporary file in the same folder, removed when the object goes. Movable, not
 // thread-safe.

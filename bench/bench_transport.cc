@@ -29,6 +29,7 @@
 #include "bench/tcp_peer.h"
 #include "bench/this_program.h"
 #include "keval/client.h"
+#include "tests/support/certificates.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 
@@ -67,8 +68,7 @@ absl::StatusOr<absl::Duration> Timed(const std::function<absl::Status()>& action
 class KevalTransfers {
  public:
   static absl::StatusOr<KevalTransfers> Connect(const std::string& server, int bulk_connections,
-                                                absl::Span<std::byte> memory) {
-    ConnectionOptions options;
+                                                absl::Span<std::byte> memory, ConnectionOptions options = {}) {
     options.server = server;
     options.bulk_connections = bulk_connections;
     absl::StatusOr<Client> client = Client::Connect(std::move(options));
@@ -244,12 +244,29 @@ absl::StatusOr<Json> Measure(const Flags& flags) {
   if (!one.ok()) return one.status();
   auto two = KevalTransfers::Connect(server->control(), 2, memory);
   if (!two.ok()) return two.status();
+  // The same over mutual TLS.
+  const testing::TempDir tls_folder;
+  test_support::Authority authority(tls_folder.path(), "authority");
+  const auto shown = authority.Issue("server", "server", "IP:127.0.0.1");
+  ConnectionOptions own;
+  own.tls_ca = authority.ca();
+  own.tls_cert = shown.cert;
+  own.tls_key = shown.key;
+  if (!authority.status().ok()) return authority.status();
+  auto tls_server = ServerProcess::Start(
+      {.program = flags.kevald,
+       .folder = tls_folder.path(),
+       .arguments = {"--tls_cert", shown.cert, "--tls_key", shown.key, "--tls_client_ca", authority.ca()}});
+  if (!tls_server.ok()) return tls_server.status();
+  auto mutual = KevalTransfers::Connect(tls_server->control(), 2, memory, own);
+  if (!mutual.ok()) return mutual.status();
   auto flight = FlightPeer::Start(flags.python, KEVAL_SOURCE_DIR "/bench/flight_transport.py");
 
   std::vector<Contender> contenders = {
       {"pull_1ch", false, [&](std::size_t bytes) { return one->Pull(bytes); }},
       {"push_1ch", true, [&](std::size_t bytes) { return one->Push(bytes); }},
       {"push_2ch", true, [&](std::size_t bytes) { return two->Push(bytes); }},
+      {"mtls_push_2ch", true, [&](std::size_t bytes) { return mutual->Push(bytes); }},
   };
   if (flight.ok()) {
     contenders.push_back({"flight_pull", false, [&](std::size_t bytes) { return (*flight)->Pull(bytes); }});
@@ -266,7 +283,6 @@ absl::StatusOr<Json> Measure(const Flags& flags) {
       for (const char* name : {"flight_pull", "flight_push"})
         (*size)[name] = Absent(std::string(flight.status().message()));
     }
-    (*size)["mtls_push_2ch"] = Absent("this version has no TLS");
     document["sizes"].push_back(*std::move(size));
   }
   one->Forget();

@@ -4,6 +4,8 @@
 
 #include <grpcpp/client_context.h>
 
+#include <string>
+
 #include "absl/time/time.h"
 #include "client/stub.h"
 #include "keval/call_options.h"
@@ -13,7 +15,10 @@ namespace keval {
 // Lives as long as its call. Not movable: the cancel source holds a reference while it lives.
 class AttemptContext {
  public:
-  explicit AttemptContext(const Attempt& attempt) : registration_(attempt.cancel, [this] { context_.TryCancel(); }) {
+  // `authorization`: see Credentials; empty: none.
+  explicit AttemptContext(const Attempt& attempt, const std::string& authorization = "")
+      : registration_(attempt.cancel, [this] { context_.TryCancel(); }) {
+    if (!authorization.empty()) context_.AddMetadata("authorization", authorization);
     if (attempt.deadline != absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(attempt.deadline));
   }
   grpc::ClientContext* get() { return &context_; }

@@ -113,7 +113,7 @@ std::string ProxyVariable(const Address& address) {
   return "";
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, Traffic traffic) {
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, Traffic traffic, const TransportSecurity& security) {
   grpc::ChannelArguments arguments;
   if (address.IsLocal()) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -129,7 +129,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, Traffic traff
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kBulkLookaheadBytes);
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   }
-  return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(), arguments);
+  if (!security.server_name.empty()) arguments.SetSslTargetNameOverride(security.server_name);
+  return grpc::CreateCustomChannel(
+      address.Target(), security.credentials != nullptr ? security.credentials : grpc::InsecureChannelCredentials(),
+      arguments);
 }
 
 }  // namespace keval

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -31,8 +32,15 @@ std::string ProxyVariable(const Address& address);
 
 enum class Traffic : std::uint8_t { kControl, kBulk };
 
+// Plaintext where there are no credentials.
+struct TransportSecurity {
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  std::string server_name;  // In the server's certificate, where it isn't the address's host.
+};
+
 // Connects at the first call. Each channel has connections of its own, so that bulk transfers don't delay small calls.
-std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, Traffic traffic);
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address, Traffic traffic,
+                                           const TransportSecurity& security = {});
 
 }  // namespace keval
 

@@ -342,8 +342,10 @@ absl::StatusOr<std::vector<ReportFile>> ConnectionImpl::GetReport(const std::str
 absl::StatusOr<std::shared_ptr<Connection>> MakeConnection(ConnectionOptions options) {
   auto address = ParseAddress(options.server);
   if (!address.ok()) return address.status();
-  auto stub = std::make_unique<GrpcStub>(*std::move(address), options.bulk_probe_timeout, options.notice,
-                                         options.bulk_connections);
+  auto credentials = Credentials::Make(*address, options);
+  if (!credentials.ok()) return credentials.status();
+  auto stub = std::make_unique<GrpcStub>(*std::move(address), *std::move(credentials), options.bulk_probe_timeout,
+                                         options.notice, options.bulk_connections);
   return std::make_shared<ConnectionImpl>(std::move(options), std::move(stub));
 }
 

@@ -23,14 +23,15 @@ constexpr std::size_t kInPartsBytes = std::size_t{8} << 20;
 constexpr std::chrono::milliseconds kSlowReturn{500};
 }  // namespace
 
-GrpcStub::GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice,
-                   int bulk_connections)
+GrpcStub::GrpcStub(Address address, std::shared_ptr<Credentials> credentials, absl::Duration bulk_probe_timeout,
+                   std::function<void(const std::string&)> notice, int bulk_connections)
     : address_(std::move(address)),
+      credentials_(std::move(credentials)),
       proxy_variable_(ProxyVariable(address_)),
       bulk_probe_timeout_(bulk_probe_timeout),
       notice_(std::move(notice)),
       bulk_connections_(bulk_connections),
-      control_(MakeChannel(address_, Traffic::kControl)),
+      control_(MakeChannel(address_, Traffic::kControl, credentials_->ForChannel(address_))),
       server_info_(v1::ServerInfoService::NewStub(control_)),
       linear_logp_(v1::LinearLogpService::NewStub(control_)),
       tensors_(v1::TensorService::NewStub(control_)),
@@ -48,7 +49,9 @@ absl::Status GrpcStub::Explain(absl::Status status) const {
 template <typename Service, typename Method, typename Request, typename Response>
 absl::StatusOr<Response> GrpcStub::Unary(const Attempt& attempt, Service& service, Method method,
                                          const Request& request, Response response) {
-  AttemptContext context(attempt);
+  const auto authorization = credentials_->Authorization();
+  if (!authorization.ok()) return authorization.status();
+  AttemptContext context(attempt, *authorization);
   const grpc::Status status = (service.*method)(context.get(), request, &response);
   if (!status.ok()) return Explain(FromGrpc(status, *context));
   return response;
@@ -57,7 +60,9 @@ absl::StatusOr<Response> GrpcStub::Unary(const Attempt& attempt, Service& servic
 template <typename Service, typename Method, typename Request, typename Response>
 absl::Status GrpcStub::ReadAll(const Attempt& attempt, Service& service, Method method, const Request& request,
                                const std::function<void(const Response&)>& each) {
-  AttemptContext context(attempt);
+  const auto authorization = credentials_->Authorization();
+  if (!authorization.ok()) return authorization.status();
+  AttemptContext context(attempt, *authorization);
   const auto reader = (service.*method)(context.get(), request);
   Response response;
   while (reader->Read(&response)) each(response);
@@ -91,13 +96,15 @@ absl::StatusOr<v1::StreamGradientDone> GrpcStub::StreamGradient(const Attempt& a
                                                                 const std::vector<ConstBytes>& payload,
                                                                 const Allocate& allocate) {
   auto bulk = GetBulk(attempt);
+  const auto authorization = credentials_->Authorization();
+  if (!authorization.ok()) return authorization.status();
   v1::GradientRequest request = header;
   if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) request.set_digest(v1::PAYLOAD_DIGEST_XXH3);
   request.set_interleave(true);
   wire::MemoryLoan loan;
   absl::StatusOr<v1::StreamGradientDone> done;
   {
-    AttemptContext context(attempt);
+    AttemptContext context(attempt, *authorization);
     done = RunStreamGradient(bulk->channels.front().get(), context, request, payload, loan.owner(), allocate);
   }
   TakeBack(&loan, &bulk);
@@ -107,6 +114,8 @@ absl::StatusOr<v1::StreamGradientDone> GrpcStub::StreamGradient(const Attempt& a
 
 absl::StatusOr<v1::TensorInfo> GrpcStub::Put(const Attempt& attempt, const v1::PutHeader& header, ConstBytes payload) {
   auto bulk = GetBulk(attempt);
+  const auto authorization = credentials_->Authorization();
+  if (!authorization.ok()) return authorization.status();
   v1::PutHeader request = header;
   if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) request.set_digest(v1::PAYLOAD_DIGEST_XXH3);
   // A SHA-256 of parts is none of the whole, and slower than one connection anyway.
@@ -115,9 +124,9 @@ absl::StatusOr<v1::TensorInfo> GrpcStub::Put(const Attempt& attempt, const v1::P
   wire::MemoryLoan loan;
   absl::StatusOr<v1::TensorInfo> info;
   if (in_parts) {
-    info = PutInParts(attempt, *bulk, request, payload, loan.owner());
+    info = PutInParts(attempt, *bulk, request, payload, *authorization, loan.owner());
   } else {
-    AttemptContext context(attempt);
+    AttemptContext context(attempt, *authorization);
     info = RunPut(bulk->channels.front().get(), context, request, payload, loan.owner());
   }
   TakeBack(&loan, &bulk);
@@ -127,6 +136,7 @@ absl::StatusOr<v1::TensorInfo> GrpcStub::Put(const Attempt& attempt, const v1::P
 
 absl::StatusOr<v1::TensorInfo> GrpcStub::PutInParts(const Attempt& attempt, const Bulk& bulk,
                                                     const v1::PutHeader& header, ConstBytes payload,
+                                                    const std::string& authorization,
                                                     const std::shared_ptr<const void>& lent) {
   v1::PutHeader first = header;
   first.mutable_part()->set_upload_id(absl::HexStringToBytes(RandomHex128()));
@@ -137,7 +147,7 @@ absl::StatusOr<v1::TensorInfo> GrpcStub::PutInParts(const Attempt& attempt, cons
   second.mutable_part()->set_begin(static_cast<std::int64_t>(half));
   second.mutable_part()->set_size(static_cast<std::int64_t>(payload.size() - half));
 
-  AttemptContext contexts[2] = {AttemptContext(attempt), AttemptContext(attempt)};
+  AttemptContext contexts[2] = {AttemptContext(attempt, authorization), AttemptContext(attempt, authorization)};
   absl::StatusOr<v1::TensorInfo> infos[2];
   // A part that fails ends the other.
   const auto run = [&](int part, const v1::PutHeader& part_header, ConstBytes bytes) {
@@ -180,7 +190,9 @@ absl::Status GrpcStub::Get(const Attempt& attempt, const v1::GetTensorRequest& r
   if (bulk->xxh3 && request.digest() == v1::PAYLOAD_DIGEST_UNSPECIFIED) {
     with_digest.set_digest(v1::PAYLOAD_DIGEST_XXH3);
   }
-  AttemptContext context(attempt);
+  const auto authorization = credentials_->Authorization();
+  if (!authorization.ok()) return authorization.status();
+  AttemptContext context(attempt, *authorization);
   return Explain(RunGet(bulk->channels.front().get(), context, with_digest, allocate));
 }
 
@@ -271,12 +283,17 @@ std::vector<std::shared_ptr<grpc::Channel>> GrpcStub::ProbeBulk(const v1::Server
   } else {
     return {control_};
   }
-  auto channel = MakeChannel(bulk, Traffic::kBulk);
+  if (!credentials_->MayGoTo(bulk)) {
+    *notice = absl::StrCat("the server's bulk address ", bulk.Target(),
+                           " can't be used without TLS: tensors go over the control connection");
+    return {control_};
+  }
+  auto channel = MakeChannel(bulk, Traffic::kBulk, credentials_->ForChannel(bulk));
   const auto limit = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(bulk_probe_timeout_);
   if (channel->WaitForConnected(limit)) {
     std::vector<std::shared_ptr<grpc::Channel>> channels = {std::move(channel)};
     // The second connects when it is first used.
-    if (bulk_connections_ > 1) channels.push_back(MakeChannel(bulk, Traffic::kBulk));
+    if (bulk_connections_ > 1) channels.push_back(MakeChannel(bulk, Traffic::kBulk, credentials_->ForChannel(bulk)));
     return channels;
   }
   *notice = absl::StrCat("the server's bulk address ", bulk.Target(),

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/channel.h"
+#include "client/credentials.h"
 #include "client/stub.h"
 #include "keval/v1/benchmark.grpc.pb.h"
 #include "keval/v1/linear_logp.grpc.pb.h"
@@ -26,8 +27,8 @@ namespace keval {
 // once.
 class GrpcStub : public Stub {
  public:
-  GrpcStub(Address address, absl::Duration bulk_probe_timeout, std::function<void(const std::string&)> notice,
-           int bulk_connections = 2);
+  GrpcStub(Address address, std::shared_ptr<Credentials> credentials, absl::Duration bulk_probe_timeout,
+           std::function<void(const std::string&)> notice, int bulk_connections = 2);
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo(const Attempt& attempt) override;
   absl::StatusOr<v1::ForwardResponse> Forward(const Attempt& attempt, const v1::ForwardRequest& request) override;
@@ -72,7 +73,8 @@ class GrpcStub : public Stub {
   // reading, the bulk channels are given up: the next call opens new ones.
   void TakeBack(wire::MemoryLoan* loan, std::shared_ptr<const Bulk>* bulk);
   absl::StatusOr<v1::TensorInfo> PutInParts(const Attempt& attempt, const Bulk& bulk, const v1::PutHeader& header,
-                                            ConstBytes payload, const std::shared_ptr<const void>& lent);
+                                            ConstBytes payload, const std::string& authorization,
+                                            const std::shared_ptr<const void>& lent);
   // UNAVAILABLE and DEADLINE_EXCEEDED behind a proxy say so, naming the variable that named it.
   absl::Status Explain(absl::Status status) const;
 
@@ -84,6 +86,7 @@ class GrpcStub : public Stub {
                        const std::function<void(const Response&)>& each);
 
   const Address address_;
+  const std::shared_ptr<Credentials> credentials_;
   const std::string proxy_variable_;
   const absl::Duration bulk_probe_timeout_;
   const std::function<void(const std::string&)> notice_;

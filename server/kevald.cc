@@ -56,7 +56,7 @@ Kevald::Kevald(const ServerOptions& options, const Platform& platform)
 Kevald::~Kevald() { Drain(); }
 
 absl::StatusOr<std::unique_ptr<Kevald>> Kevald::Start(const ServerOptions& options, const Platform& platform,
-                                                      const PrincipalSource* principals) {
+                                                      const PrincipalSource* principals, TlsIdentity* tls) {
   auto kevald = absl::WrapUnique(new Kevald(options, platform));
   if (absl::Status status = kevald->ChooseDevices(platform); !status.ok()) return status;
   if (absl::Status status = kevald->StartExecutors(platform); !status.ok()) return status;
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Kevald>> Kevald::Start(const ServerOptions& optio
                           kevald->tensor_handler_.get(), kevald->server_info_handler_.get(),
                           kevald->benchmark_handler_.get()};
   absl::StatusOr<std::unique_ptr<Frontend>> frontend =
-      Frontend::Start(frontend_options, handlers, kevald->state_.get(), principals);
+      Frontend::Start(frontend_options, handlers, kevald->state_.get(), principals, tls);
   if (!frontend.ok()) return frontend.status();
   kevald->frontend_ = *std::move(frontend);
   kevald->server_info_handler_->SetBulkPort(kevald->frontend_->bulk_port());

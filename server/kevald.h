@@ -19,6 +19,7 @@
 #include "server/executor.h"
 #include "server/gradient_backend.h"
 #include "server/grpc/frontend.h"
+#include "server/grpc/tls_identity.h"
 #include "server/host_memory_pool.h"
 #include "server/job_retention.h"
 #include "server/job_runner.h"
@@ -47,9 +48,10 @@ struct Platform {
 // Owner: main or a test, from one thread.
 class Kevald {
  public:
-  // Serves when it returns. INVALID_ARGUMENT, FAILED_PRECONDITION or UNAVAILABLE with a line for the operator.
+  // Serves when it returns, over TCP by `tls` where it isn't null; both must outlive the object. INVALID_ARGUMENT,
+  // FAILED_PRECONDITION or UNAVAILABLE with a line for the operator.
   static absl::StatusOr<std::unique_ptr<Kevald>> Start(const ServerOptions& options, const Platform& platform,
-                                                       const PrincipalSource* principals);
+                                                       const PrincipalSource* principals, TlsIdentity* tls = nullptr);
   ~Kevald();
   Kevald(const Kevald&) = delete;
   Kevald& operator=(const Kevald&) = delete;

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "core/linear_logp/engine.h"
 #include "server/build_info.h"
+#include "server/caller_security.h"
 #include "server/descriptor_watch.h"
 #include "server/engine_backend.h"
 #include "server/grpc/grpc_log.h"
@@ -83,10 +84,12 @@ int Serve(const ServerOptions& options) {
   if (!options.ready_file.empty()) unlink(options.ready_file.c_str());  // An earlier server's would mislead.
   if (options.metrics_asked) spdlog::warn("--metrics_listen: this version serves no metrics; none are served");
 
-  const AnonymousPrincipalSource principals;
+  absl::StatusOr<std::unique_ptr<CallerSecurity>> security = CallerSecurity::Open(options);
+  if (!security.ok()) return Complain(security.status());
   const Platform platform = TorchPlatform(options);
   if (!platform.device_note.empty()) spdlog::warn("{}", PrintableText(platform.device_note));
-  absl::StatusOr<std::unique_ptr<Kevald>> kevald = Kevald::Start(options, platform, &principals);
+  absl::StatusOr<std::unique_ptr<Kevald>> kevald =
+      Kevald::Start(options, platform, security->get(), (*security)->tls());
   if (!kevald.ok()) return Complain(kevald.status());
   const std::string ready = ReadyText((*kevald)->addresses(), getpid());
   if (!options.ready_file.empty()) {
@@ -97,6 +100,7 @@ int Serve(const ServerOptions& options) {
   DescriptorWatch descriptors;
   while (!StopSignal::Wait(std::chrono::milliseconds(500)) && !(*kevald)->device_lost()) {
     (*kevald)->Tidy();
+    (*security)->Refresh();
     descriptors.Tidy();
   }
   const bool lost = (*kevald)->device_lost();

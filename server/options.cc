@@ -26,7 +26,19 @@ ABSL_FLAG(std::string, metrics_listen, "none", "address for metrics; this versio
 ABSL_FLAG(std::string, advertise_bulk, "", "whole bulk address to tell clients, where they reach it by another name");
 ABSL_FLAG(std::string, data_dir, "", "folder for jobs; default $XDG_STATE_HOME/keval or ~/.local/state/keval");
 ABSL_FLAG(std::string, ready_file, "", "file to write once serving: addresses and process id as JSON");
-ABSL_FLAG(bool, insecure, false, "serve off loopback without authentication");
+ABSL_FLAG(bool, insecure, false, "serve off loopback even without TLS or without authentication");
+ABSL_FLAG(std::string, tls_cert, "",
+          "PEM file of the server's certificate and what leads to its root; then control and bulk over TCP are TLS. "
+          "The TLS files and --token_file are read again when they change");
+ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key, unencrypted, which nobody else may read");
+ABSL_FLAG(
+    std::string, tls_client_ca, "",
+    "PEM file of the CAs of client certificates, which then tell who calls; required unless --token_file is given");
+ABSL_FLAG(std::string, token_file, "",
+          "file of lines principal:token, which nobody else may read: a call with \"authorization: Bearer TOKEN\" is "
+          "that principal's");
+ABSL_FLAG(bool, unix_principals, false,
+          "a caller over a Unix socket is uid:N, shown by a token from the socket PATH.token beside each");
 ABSL_FLAG(std::string, gradient_devices, "", "devices that run gradients, e.g. cuda:0,cpu; default all");
 ABSL_FLAG(std::string, benchmark_devices, "", "devices that run benchmark jobs; default all");
 ABSL_FLAG(int, cpu_threads, 0, "threads of a gradient on the CPU; 0: one for each core");
@@ -119,12 +131,34 @@ absl::StatusOr<std::optional<ListenAddress>> OptionalAddress(absl::string_view f
   return *std::move(address);
 }
 
-absl::Status CheckLocal(absl::string_view flag, const ListenAddress& address) {
-  if (IsLocal(address)) return absl::OkStatus();
-  return BadLine(
-      absl::StrCat(flag, ": ", PrintableText(address.Text(), 256),
-                   " can be reached from other machines and callers are not authenticated; say --insecure to "
-                   "serve there all the same"));
+// Off loopback callers must be told apart, and their tokens must not be read on the way.
+absl::Status CheckReach(absl::string_view flag, const ListenAddress& address, const ServerOptions& options) {
+  const bool protected_there =
+      !options.tls_cert.empty() && !(options.tls_client_ca.empty() && options.token_file.empty());
+  if (options.insecure || protected_there || IsLocal(address)) return absl::OkStatus();
+  return BadLine(absl::StrCat(flag, ": ", PrintableText(address.Text(), 256),
+                              " can be reached from other machines: give --tls_cert and --tls_key, and --token_file or "
+                              "--tls_client_ca to authenticate callers, or say --insecure to serve there without"));
+}
+
+absl::Status SetSecurity(ServerOptions* options) {
+  options->insecure = absl::GetFlag(FLAGS_insecure);
+  options->tls_cert = absl::GetFlag(FLAGS_tls_cert);
+  options->tls_key = absl::GetFlag(FLAGS_tls_key);
+  options->tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca);
+  options->token_file = absl::GetFlag(FLAGS_token_file);
+  options->unix_principals = absl::GetFlag(FLAGS_unix_principals);
+  if (options->tls_cert.empty() != options->tls_key.empty()) {
+    return BadLine("--tls_cert and --tls_key: one is given without the other");
+  }
+  if (options->tls_cert.empty() && !options->tls_client_ca.empty()) {
+    return BadLine("--tls_client_ca: needs --tls_cert and --tls_key");
+  }
+  for (const ListenAddress& address : options->listen) {
+    if (absl::Status status = CheckReach("--listen", address, *options); !status.ok()) return status;
+  }
+  if (!options->bulk_listen.has_value()) return absl::OkStatus();
+  return CheckReach("--bulk_listen", *options->bulk_listen, *options);
 }
 
 absl::Status SetAddresses(ServerOptions* options) {
@@ -148,12 +182,6 @@ absl::Status SetAddresses(ServerOptions* options) {
   options->bulk_listen = *std::move(bulk);
   options->health_listen = *std::move(health);
   options->metrics_asked = metrics->has_value();
-  options->insecure = absl::GetFlag(FLAGS_insecure);
-  if (options->insecure) return absl::OkStatus();
-  for (const ListenAddress& address : options->listen) {
-    if (absl::Status status = CheckLocal("--listen", address); !status.ok()) return status;
-  }
-  if (options->bulk_listen.has_value()) return CheckLocal("--bulk_listen", *options->bulk_listen);
   return absl::OkStatus();
 }
 
@@ -234,6 +262,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (line.action != CommandLine::Action::kServe) return line;
   ServerOptions& options = line.options;
   if (absl::Status status = SetAddresses(&options); !status.ok()) return status;
+  if (absl::Status status = SetSecurity(&options); !status.ok()) return status;
   if (absl::Status status = SetDataDir(&options); !status.ok()) return status;
   if (absl::Status status = SetLimits(&options); !status.ok()) return status;
   options.advertise_bulk = absl::GetFlag(FLAGS_advertise_bulk);

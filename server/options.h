@@ -21,6 +21,11 @@ struct ServerOptions {
   std::string data_dir;
   std::string ready_file;
   bool insecure = false;
+  std::string tls_cert;  // Empty: plaintext.
+  std::string tls_key;
+  std::string tls_client_ca;     // Empty: clients are asked for no certificate.
+  std::string token_file;        // Empty: no tokens.
+  bool unix_principals = false;  // Callers over Unix sockets get a token for their uid.
 
   std::vector<std::string> gradient_devices;   // Empty: all.
   std::vector<std::string> benchmark_devices;  // Empty: all.
@@ -43,6 +48,9 @@ struct ServerOptions {
   int stall_timeout_seconds = 60;
   int drain_grace_seconds = 20;
   std::string log_level = "info";
+
+  // Whether every call must show who makes it.
+  bool AuthenticatesCallers() const { return !token_file.empty() || !tls_client_ca.empty() || unix_principals; }
 };
 
 // What a command line asks for.
@@ -52,7 +60,8 @@ struct CommandLine {
   ServerOptions options;
 };
 
-// INVALID_ARGUMENT with one line for a person: unknown flag, bad value, an address off loopback without --insecure, … .
+// INVALID_ARGUMENT with one line for a person: unknown flag, bad value, an address off loopback without
+// TLS and authentication or --insecure, … .
 // Sets the process's Abseil flags; call it once.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 

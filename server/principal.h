@@ -13,6 +13,9 @@ namespace keval::server {
 struct Caller {
   std::string peer;                                  // E.g. "ipv4:127.0.0.1:51234".
   std::multimap<std::string, std::string> metadata;  // As sent: not trusted.
+  // In a client certificate that was verified: its first URI, e-mail or DNS name, in this order of kinds, else its
+  // common name; empty where there is none.
+  std::string certificate_name;
 };
 
 // Thread-safe; asked once for every call.
@@ -21,12 +24,6 @@ class PrincipalSource {
   virtual ~PrincipalSource() = default;
   // The principal's name. UNAUTHENTICATED or PERMISSION_DENIED where the caller shows nothing acceptable.
   virtual absl::StatusOr<std::string> Identify(const Caller& caller) const = 0;
-};
-
-// Everyone is "anonymous".
-class AnonymousPrincipalSource final : public PrincipalSource {
- public:
-  absl::StatusOr<std::string> Identify(const Caller& /*caller*/) const override { return std::string("anonymous"); }
 };
 
 }  // namespace keval::server

@@ -1,5 +1,7 @@
 #include "client/cli/flags.h"
 
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/number.h"
@@ -66,6 +68,23 @@ CLI::Option* AddDoubles(CLI::App* command, const std::string& name, std::vector<
           },
           help)
       ->type_name("X,...");
+}
+
+void AddConnectionFlags(CLI::App* app, ConnectionOptions* options) {
+  const auto add = [&](const std::string& name, const char* variable, std::string* value, const std::string& help) {
+    const char* const given = std::getenv(variable);
+    const std::string otherwise = value->empty() ? "" : absl::StrCat(" or ", *value);
+    if (given != nullptr && given[0] != '\0') *value = given;
+    app->add_option(name, *value, absl::StrCat(help, "; default $", variable, otherwise));
+  };
+  add("--server", "KEVAL_SERVER", &options->server, "host:port, [v6]:port or unix:/abs/path");
+  add("--token_file", "KEVAL_TOKEN_FILE", &options->token_file,
+      "file of your bearer token, which nobody else may read");
+  add("--tls_ca", "KEVAL_TLS_CA", &options->tls_ca, "PEM file of the CA of the server's certificate: use TLS");
+  add("--tls_cert", "KEVAL_TLS_CERT", &options->tls_cert, "PEM file of your own certificate");
+  add("--tls_key", "KEVAL_TLS_KEY", &options->tls_key, "PEM file of its private key");
+  add("--tls_server_name", "KEVAL_TLS_SERVER_NAME", &options->tls_server_name,
+      "name in the server's certificate, where it isn't --server's host");
 }
 
 CLI::Option* AddRequire(CLI::App* command, verdict::Require* require, const std::string& standard) {

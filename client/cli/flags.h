@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "core/verdict/require.h"
+#include "keval/connection.h"
 
 namespace keval::cli {
 
@@ -22,6 +23,9 @@ CLI::Option* AddSeconds(CLI::App* command, const std::string& name, absl::Durati
 // Comma-separated.
 CLI::Option* AddDoubles(CLI::App* command, const std::string& name, std::vector<double>* values,
                         const std::string& help);
+// --server, --token_file and those of TLS; where one isn't given, KEVAL_SERVER, KEVAL_TOKEN_FILE, KEVAL_TLS_CA, …. Only
+// files hold secrets: a command line and an environment can be read by others.
+void AddConnectionFlags(CLI::App* app, ConnectionOptions* options);
 CLI::Option* AddRequire(CLI::App* command, verdict::Require* require, const std::string& standard);
 
 }  // namespace keval::cli

@@ -1,4 +1,6 @@
 // keval: the command line. It never calls setlocale, so numbers look the same everywhere.
+#include <grpc/support/log.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -16,7 +18,6 @@ namespace keval::cli {
 namespace {
 
 constexpr char kVersion[] = "keval " KEVAL_VERSION;
-constexpr char kDefaultServer[] = "127.0.0.1:7400";
 
 // Usage errors come before --json is known to have been parsed.
 bool WantsJson(int argc, char** argv) {
@@ -25,16 +26,13 @@ bool WantsJson(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   Session session;
-  const char* const server = std::getenv("KEVAL_SERVER");
-  session.server = server != nullptr && server[0] != '\0' ? server : kDefaultServer;
 
   CLI::App app("Remote kernel evaluation for linear_logp: gradients, resident tensors, paired benchmark jobs.",
                "keval");
   app.require_subcommand(1);
   app.fallthrough();
   app.set_version_flag("--version", kVersion);
-  app.add_option("--server", session.server,
-                 "host:port, [v6]:port or unix:/abs/path; default $KEVAL_SERVER or " + std::string(kDefaultServer));
+  AddConnectionFlags(&app, &session.connection);
   app.add_flag("--json", session.json, "print one JSON document on stdout, and errors as JSON on stderr");
   app.add_flag("--events", session.events, "print a job's events on stdout, as JSON Lines");
   AddSeconds(&app, "--timeout", &session.timeout, "longest that a call may take");
@@ -70,6 +68,8 @@ int Main(int argc, char** argv) {
 }  // namespace keval::cli
 
 int main(int argc, char** argv) {
+  // Whatever fails is in a call's status; gRPC's own lines would mix with what stderr is for.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args* /*line*/) {});
   // Before threads; without it only large transfers are slower.
   if (!keval::TuneAllocator()) keval::cli::Note("the allocator refused its settings: large transfers will be slow");
   return keval::cli::Guarded(keval::cli::WantsJson(argc, argv), [&] { return keval::cli::Main(argc, argv); });

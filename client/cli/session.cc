@@ -23,8 +23,7 @@ std::string Dump(const Json& document, int indent) {
 }  // namespace
 
 absl::StatusOr<Client> Session::Connect() const {
-  ConnectionOptions options;
-  options.server = server;
+  ConnectionOptions options = connection;
   options.notice = [](const std::string& text) { Note(text); };
   return Client::Connect(std::move(options));
 }

@@ -19,14 +19,14 @@ namespace keval::cli {
 // One for each run of the program. Not thread-safe but for `cancel`.
 struct Session {
   // Global flags.
-  std::string server;
+  ConnectionOptions connection;  // But for `notice`, which is Connect's.
   bool json = false;
   bool events = false;
   absl::Duration timeout = absl::InfiniteDuration();
 
   std::shared_ptr<CancelSource> cancel = std::make_shared<CancelSource>();
 
-  // A client for --server; notices go to stderr.
+  // A client for `connection`; notices go to stderr.
   absl::StatusOr<Client> Connect() const;
   CallOptions Options() const { return {timeout, cancel}; }
 };

@@ -1,11 +1,14 @@
 #include "server/grpc/call.h"
 
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -28,8 +31,21 @@ absl::Status CheckCaller(grpc::ServerContext* context, const ServingState* state
   return state->EndStatus();
 }
 
+// What Caller::certificate_name holds. Listeners verify every certificate that they ask for.
+std::string CertificateName(const grpc::AuthContext& connection) {
+  for (const char* const property : {GRPC_PEER_URI_PROPERTY_NAME, GRPC_PEER_EMAIL_PROPERTY_NAME,
+                                     GRPC_PEER_DNS_PROPERTY_NAME, GRPC_X509_CN_PROPERTY_NAME}) {
+    const std::vector<grpc::string_ref> names = connection.FindPropertyValues(property);
+    if (!names.empty()) return {names.front().data(), names.front().size()};
+  }
+  return "";
+}
+
 Caller CallerOf(const grpc::ServerContext& context) {
-  Caller caller{context.peer(), {}};
+  Caller caller{context.peer(), {}, ""};
+  if (const auto connection = context.auth_context(); connection != nullptr) {
+    caller.certificate_name = CertificateName(*connection);
+  }
   for (const auto& [key, value] : context.client_metadata()) {
     caller.metadata.emplace(std::string(key.data(), key.size()), std::string(value.data(), value.size()));
   }

@@ -44,19 +44,21 @@ void SetCommonArguments(grpc::ServerBuilder* builder) {
 }  // namespace
 
 Frontend::Frontend(const FrontendOptions& options, const Handlers& handlers, ServingState* state,
-                   const PrincipalSource* principals)
+                   const PrincipalSource* principals, TlsIdentity* tls)
     : options_(options),
       handlers_(handlers),
       state_(state),
+      tls_(tls),
       stalls_(options.stall_timeout),
       calls_(principals, state, &stalls_, options.max_threads / 2) {}
 
 Frontend::~Frontend() { Shutdown(std::chrono::milliseconds(0)); }
 
 absl::StatusOr<std::unique_ptr<Frontend>> Frontend::Start(const FrontendOptions& options, const Handlers& handlers,
-                                                          ServingState* state, const PrincipalSource* principals) {
+                                                          ServingState* state, const PrincipalSource* principals,
+                                                          TlsIdentity* tls) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // Does nothing the second time.
-  auto frontend = absl::WrapUnique(new Frontend(options, handlers, state, principals));
+  auto frontend = absl::WrapUnique(new Frontend(options, handlers, state, principals, tls));
   absl::StatusOr<std::unique_ptr<Listener>> control = frontend->Listen(Kind::kControl, "--listen", options.listen);
   if (!control.ok()) return control.status();
   frontend->addresses_.control = (*control)->addresses;
@@ -96,7 +98,9 @@ absl::StatusOr<std::unique_ptr<Frontend::Listener>> Frontend::Listen(Kind kind, 
   std::vector<int> ports(addresses.size(), 0);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (absl::Status status = PrepareToListen(flag, addresses[i]); !status.ok()) return status;
-    builder.AddListeningPort(addresses[i].Text(), grpc::InsecureServerCredentials(), &ports[i]);
+    const bool encrypted = tls_ != nullptr && kind != Kind::kHealth && !addresses[i].is_unix();
+    builder.AddListeningPort(addresses[i].Text(),
+                             encrypted ? tls_->NewCredentials() : grpc::InsecureServerCredentials(), &ports[i]);
   }
   listener->services.push_back(std::make_unique<HealthService>(state_));
   if (kind != Kind::kHealth) {

@@ -15,6 +15,7 @@
 #include "server/benchmark_handler.h"
 #include "server/contract_handler.h"
 #include "server/grpc/call.h"
+#include "server/grpc/tls_identity.h"
 #include "server/linear_logp_handler.h"
 #include "server/listen_address.h"
 #include "server/principal.h"
@@ -45,12 +46,14 @@ struct Handlers {
 };
 
 // Control and bulk listeners serve every service; the health listener health alone, on threads of its own, so that it
-// answers when the others are busy. Thread-compatible; owns nothing it is given, all of which must outlive it.
+// answers when the others are busy. With `tls`, control and bulk over TCP are TLS; Unix sockets and health never are.
+// Thread-compatible; owns nothing it is given, all of which must outlive it.
 class Frontend {
  public:
   // FAILED_PRECONDITION naming the flag and the address that can't be listened on.
   static absl::StatusOr<std::unique_ptr<Frontend>> Start(const FrontendOptions& options, const Handlers& handlers,
-                                                         ServingState* state, const PrincipalSource* principals);
+                                                         ServingState* state, const PrincipalSource* principals,
+                                                         TlsIdentity* tls);
   ~Frontend();  // Shuts down at once.
   Frontend(const Frontend&) = delete;
   Frontend& operator=(const Frontend&) = delete;
@@ -72,13 +75,14 @@ class Frontend {
   enum class Kind : std::uint8_t { kControl, kBulk, kHealth };
 
   Frontend(const FrontendOptions& options, const Handlers& handlers, ServingState* state,
-           const PrincipalSource* principals);
+           const PrincipalSource* principals, TlsIdentity* tls);
   absl::StatusOr<std::unique_ptr<Listener>> Listen(Kind kind, const char* flag,
                                                    const std::vector<ListenAddress>& addresses);
 
   const FrontendOptions options_;
   const Handlers handlers_;
   ServingState* const state_;
+  TlsIdentity* const tls_;  // Null: plaintext.
   StallWatch stalls_;
   const CallRunner calls_;
   std::vector<std::unique_ptr<Listener>> listeners_;

@@ -144,12 +144,23 @@ struct ConnectionOptions {
   absl::Duration max_backoff = absl::Seconds(5);
   absl::Duration bulk_probe_timeout = absl::Seconds(1);
   int bulk_connections = 2;  // 1: a large tensor isn't stored over two connections at once.
+  // Files, all PEM but the token. TLS is used where `tls_ca`, the CA of the server's certificate, is given, but never
+  // for a Unix socket. `tls_cert` and `tls_key` are the caller's own. They are read by MakeConnection.
+  std::string tls_ca;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_server_name;  // The name in the server's certificate, where it isn't the host of `server`.
+  // One line, a bearer token; read for each call. A file that others may read is refused, as for `tls_key`; so is a
+  // token that would go to another machine without TLS. Without it a call over a Unix socket shows who this process's
+  // user is, where the server asks for that.
+  std::string token_file;
   // Told once what a person may want to know, e.g. that the bulk address doesn't answer. May be empty.
   std::function<void(const std::string&)> notice;
 };
 
 // A connection to a server; channels connect at the first call. INVALID_ARGUMENT (field "server") for an address that
-// is none. Proxies named by the environment are never used for loopback addresses and Unix sockets.
+// is none, or naming the file's option for one that can't be used. Proxies named by the environment are never used for
+// loopback addresses and Unix sockets.
 absl::StatusOr<std::shared_ptr<Connection>> MakeConnection(ConnectionOptions options);
 
 }  // namespace keval

@@ -80,6 +80,26 @@ TEST_F(OptionsTest, ListenIsRepeatedOrSeparatedByCommas) {
   EXPECT_FALSE(line->options.health_listen.has_value());
 }
 
+TEST_F(OptionsTest, OffLoopbackNeedsTlsAndAuthenticationOrInsecure) {
+  const std::vector<std::string> everywhere = {"--listen", "0.0.0.0:0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), everywhere.begin(), everywhere.end());
+    return Parse(more).ok();
+  };
+  EXPECT_FALSE(with({"--token_file=t"})) << "tokens in clear text";
+  EXPECT_FALSE(with({"--tls_cert=c", "--tls_key=k"})) << "callers not told apart";
+  EXPECT_FALSE(with({"--unix_principals"}));
+  EXPECT_TRUE(with({"--tls_cert=c", "--tls_key=k", "--token_file=t"}));
+  EXPECT_TRUE(with({"--tls_cert=c", "--tls_key=k", "--tls_client_ca=a"}));
+  EXPECT_TRUE(with({"--token_file=t", "--insecure"}));
+}
+
+TEST_F(OptionsTest, TlsFilesBelongTogether) {
+  EXPECT_THAT(ErrorOf({"--tls_cert", "c"}), HasSubstr("--tls_key"));
+  EXPECT_THAT(ErrorOf({"--tls_key", "k"}), HasSubstr("--tls_cert"));
+  EXPECT_THAT(ErrorOf({"--tls_client_ca", "a"}), HasSubstr("--tls_cert"));
+}
+
 TEST_F(OptionsTest, OffLoopbackNeedsInsecure) {
   EXPECT_THAT(ErrorOf({"--listen", "0.0.0.0:0"}), HasSubstr("--insecure"));
   EXPECT_THAT(ErrorOf({"--listen", "[::]:0"}), HasSubstr("--insecure"));
