@@ -15,7 +15,7 @@
 
 namespace keval::server {
 
-inline constexpr char kProcedureVersion[] = "1";
+inline constexpr char kProcedureVersion[] = "2";
 
 // Every series of `spec` (as NormalizeSpec left it) in the order primaries, guards, controls; a control's name is
 // "ctl:" and its shape's. `base_ns` is the pilot's; a series without a time (validate_only) keeps the spec's

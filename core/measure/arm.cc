@@ -1,12 +1,14 @@
 #include "core/measure/arm.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/DeviceType.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,9 +56,20 @@ struct Arm::State {
   std::unique_ptr<Delay> delay;  // Null: none.
   Results results;
   linear_logp::Dispatch dispatch;
-  linear_logp::Numerics numerics;                    // Of the process, before the arm ran.
-  std::array<std::optional<Digests>, 2> expected{};  // By value set; of Prepare's region.
-  std::array<InputDigests, 2> inputs_expected{};
+  linear_logp::Numerics numerics;  // Of the process, before the arm ran.
+
+  // What Prepare saw of one set of values.
+  struct Expected {
+    InputDigests inputs{};
+    Digests results{};  // As they came.
+    Digests unified{};  // After Unify.
+    at::Tensor logp_of_free_tokens;
+  };
+  std::array<std::optional<Expected>, 2> expected{};  // By value set; of Prepare's region.
+  linear_logp::Dispatch expected_dispatch;
+  bool inputs_varied = false;
+  InputDigests inputs_now{};                        // Of the next call.
+  std::unordered_set<std::uint64_t> earlier_logps;  // Digests of those that no two calls may share.
 
   c10::DeviceType DeviceType() const { return session->device().cuda ? c10::kCUDA : c10::kCPU; }
 
@@ -92,7 +105,7 @@ struct Arm::State {
       return digests.status();
     }
     for (std::size_t i = 0; i < digests->size(); ++i) {
-      if ((*digests)[i] != inputs_expected[inputs->set()][i]) {
+      if ((*digests)[i] != inputs_now[i]) {
         return Error(WrongResult::kInputsChanged, absl::StrCat("changed its inputs: ", kInputNames[i]));
       }
     }
@@ -135,6 +148,22 @@ struct Arm::State {
     return holds_fill ? WrongResult::kNotWritten : WrongResult::kRecycledMemory;
   }
 
+  // The same of the present set as it is, where the last call's inputs were varied.
+  absl::StatusOr<WrongResult> MemoryFaultOfSet(const Digests& expected_digests) {
+    absl::Status status = inputs->Restore();
+    Results again;
+    linear_logp::Dispatch told;
+    if (status.ok()) {
+      status = Call(*variant, &told, &again);
+    }
+    if (!status.ok()) {
+      return status;
+    }
+    absl::StatusOr<Digests> digests = DigestsOf(*session, again);
+    again = {};
+    return digests.ok() ? MemoryFault(*digests, expected_digests) : digests.status();
+  }
+
   absl::Status MemoryError(WrongResult kind) const {
     switch (kind) {
       case WrongResult::kNotWritten:
@@ -146,6 +175,11 @@ struct Arm::State {
       default:
         return absl::OkStatus();
     }
+  }
+
+  absl::Status CachedError(absl::string_view result) const {
+    return Error(WrongResult::kCachedResult,
+                 absl::StrCat("returned a cached result: ", result, " is what it computed from other inputs before"));
   }
 
   absl::Status UnfinishedError(absl::string_view result) const {
@@ -166,18 +200,18 @@ struct Arm::State {
     if (*changing) {
       return UnfinishedError(name);
     }
-    const std::optional<Digests>& other = expected[1 - inputs->set()];
-    if (other.has_value() && results[which].defined() && digests[which] == (*other)[which]) {
-      return Error(WrongResult::kCachedResult,
-                   absl::StrCat("returned a cached result: ", name, " is what it computed from other inputs before"));
+    const std::optional<Expected>& other = expected[1 - inputs->set()];
+    if (other.has_value() && results[which].defined() && digests[which] == other->results[which]) {
+      return CachedError(name);
     }
     const bool rounded = LooksRounded(base[which], results[which]);
     DropResults();
-    absl::StatusOr<WrongResult> memory = MemoryFault(digests, expected[inputs->set()]);
+    const std::optional<Expected>& own = expected[inputs->set()];
+    const bool timed = own.has_value();
+    absl::StatusOr<WrongResult> memory = timed ? MemoryFaultOfSet(own->results) : MemoryFault(digests, std::nullopt);
     if (!memory.ok()) {
       return memory.status();
     }
-    const bool timed = expected[inputs->set()].has_value();
     if (*memory != WrongResult::kOther && !(timed && *memory == WrongResult::kNotRepeatable)) {
       return MemoryError(*memory);
     }
@@ -197,7 +231,7 @@ struct Arm::State {
     if (!inputs_digest.ok()) {
       return inputs_digest.status();
     }
-    inputs_expected[inputs->set()] = *inputs_digest;
+    inputs_now = *inputs_digest;
     numerics = linear_logp::ReadNumerics();
     Results base_results;
     linear_logp::Dispatch base_told;
@@ -214,10 +248,9 @@ struct Arm::State {
       return status;
     }
     absl::StatusOr<Digests> digests = DigestsOf(*session, results);  // First, before anything waits for other streams.
-    if (!digests.ok()) {
-      return digests.status();
+    if (absl::Status status = digests.ok() ? AwaitAll() : digests.status(); !status.ok()) {
+      return status;
     }
-    session->MarkRunning(Running::kHarness);
     if (absl::Status status = NothingElseChanged(); !status.ok()) {
       return status;
     }
@@ -230,9 +263,6 @@ struct Arm::State {
     }
     base_results = {};
     // Right by the time it was compared is not enough: it had to be when the call's own stream was through.
-    if (absl::Status status = session->Synchronize(); !status.ok()) {
-      return status;
-    }
     absl::StatusOr<Digests> afterwards = DigestsOf(*session, results);
     if (!afterwards.ok()) {
       return afterwards.status();
@@ -241,7 +271,19 @@ struct Arm::State {
     if (changed != digests->end()) {
       return UnfinishedError(kResultNames[static_cast<std::size_t>(changed - digests->begin())]);
     }
-    expected[inputs->set()] = *digests;
+    Expected seen{*inputs_digest, *digests, {}, {}};
+    if (results[kLogp].defined()) {
+      earlier_logps.insert((*digests)[kLogp]);
+      seen.logp_of_free_tokens = results[kLogp].index_select(0, FreeTokens());
+    }
+    Unify(1, &results);
+    absl::StatusOr<Digests> unified = DigestsOf(*session, results);
+    if (!unified.ok()) {
+      return unified.status();
+    }
+    seen.unified = *unified;
+    expected[inputs->set()] = std::move(seen);
+    expected_dispatch = dispatch;
     if (absl::Status status = PoisonAndDrop(*session, &results); !status.ok()) {
       return status;
     }
@@ -250,6 +292,97 @@ struct Arm::State {
     }
     absl::StatusOr<WrongResult> memory = MemoryFault(*digests, std::nullopt);
     return memory.ok() ? MemoryError(*memory) : memory.status();
+  }
+
+  // All that the call queued on any stream; what runs from here on is the harness.
+  absl::Status AwaitAll() const {
+    absl::Status status = session->Synchronize();
+    if (status.ok()) {
+      session->MarkRunning(Running::kHarness);
+    }
+    return status;
+  }
+
+  // int64 on the session's device.
+  at::Tensor FreeTokens() const {
+    return at::tensor(inputs->free_tokens(), at::kLong).to(inputs->tensors().targets.device());
+  }
+
+  // Whether the logp is one that an earlier call gave, which free tokens make impossible. Then it is brought to what
+  // the set as it is has for them.
+  absl::StatusOr<bool> IsEarlierLogp(const Expected& before) {
+    at::Tensor& logp = results[kLogp];
+    if (!inputs_varied || !logp.defined() || inputs->free_tokens().empty()) {
+      return false;
+    }
+    Results only;
+    only[kLogp] = logp;
+    absl::StatusOr<Digests> digest = DigestsOf(*session, only);
+    if (!digest.ok()) {
+      return digest.status();
+    }
+    if (!earlier_logps.insert((*digest)[kLogp]).second) {
+      return true;
+    }
+    if (logp.sizes() == inputs->tensors().targets.sizes() &&
+        logp.scalar_type() == before.logp_of_free_tokens.scalar_type()) {
+      logp.index_copy_(0, FreeTokens(), before.logp_of_free_tokens);
+    }
+    return false;
+  }
+
+  // The last call's results are Prepare's, but for what Vary changed about the inputs, and not an earlier call's. They
+  // are read before anything waits for other streams.
+  absl::Status Verify() {
+    const Expected& before = *expected[inputs->set()];
+    absl::StatusOr<bool> earlier = IsEarlierLogp(before);
+    if (!earlier.ok()) {
+      return earlier.status();
+    }
+    Unify(inputs->sign(), &results);
+    absl::StatusOr<Digests> digests = DigestsOf(*session, results);
+    if (absl::Status status = digests.ok() ? AwaitAll() : digests.status(); !status.ok()) {
+      return status;
+    }
+    if (*earlier) {
+      return CachedError(kResultNames[kLogp]);
+    }
+    const auto wrong = std::mismatch(digests->begin(), digests->end(), before.unified.begin()).first;
+    if (wrong != digests->end()) {
+      return ExplainTimed(static_cast<std::size_t>(wrong - digests->begin()), *digests);
+    }
+    if (dispatch.path != expected_dispatch.path || dispatch.fallback != expected_dispatch.fallback) {
+      return Error(WrongResult::kTimedDifferently,
+                   absl::StrCat("took another path in a block than before it: ", dispatch.path, " instead of ",
+                                expected_dispatch.path, dispatch.reason.empty() ? "" : ", because ", dispatch.reason));
+    }
+    return NothingElseChanged();
+  }
+
+  // Why unified results with `digests` are not Prepare's.
+  absl::Status ExplainTimed(std::size_t which, const Digests& digests) {
+    const char* const name = kResultNames[which];
+    absl::StatusOr<bool> changing = StillChanging(*session, results, digests);
+    if (!changing.ok()) {
+      return changing.status();
+    }
+    if (*changing) {
+      return UnfinishedError(name);
+    }
+    Unify(inputs->sign(), &results);  // The sign again: as they came.
+    absl::StatusOr<Digests> came = DigestsOf(*session, results);
+    if (!came.ok()) {
+      return came.status();
+    }
+    for (const std::optional<Expected>& prepared : expected) {
+      if (results[which].defined() && (*came)[which] == prepared->unified[which]) {
+        return CachedError(name);
+      }
+    }
+    return Explain(which, {}, *came, WrongResult::kTimedDifferently,
+                   absl::StrCat("computes otherwise when timed: ", name,
+                                " after a call in a block is not what it computed from the same inputs before the "
+                                "block"));
   }
 
   void DropResults() { results = {}; }
@@ -327,6 +460,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
   }
   DropResults();
   state.expected = {};
+  state.earlier_logps.clear();
   state.region = region;
   if (region == Region::kWeightGradient && !state.weight_gradient.has_value()) {
     absl::Status status = CatchFailures([&state] {
@@ -343,17 +477,42 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
     }
   }
   for (int set = 0; set < 2; ++set) {
-    if (absl::Status status = NextInputs(); !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = CatchFailures([&state, &base] { return state.PrepareSet(**base); }); !status.ok()) {
+    absl::Status status = CatchFailures([&state, &base] {
+      absl::Status filled = state.inputs->Next();
+      return filled.ok() ? state.PrepareSet(**base) : filled;
+    });
+    if (!status.ok()) {
       return status;
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Arm::NextInputs() { return state_->inputs->Next(); }
+absl::Status Arm::NextInputs() {
+  State& state = *state_;
+  return CatchFailures([&state] {
+    absl::Status status = state.inputs->Next();
+    const std::optional<State::Expected>& before = state.expected[state.inputs->set()];
+    // The isolated accumulation multiplies what was computed before, whatever the upstream gradients.
+    state.inputs_varied = before.has_value() && state.region != Region::kWeightGradient;
+    if (!status.ok() || !before.has_value()) {
+      return status;
+    }
+    state.inputs_now = before->inputs;
+    if (!state.inputs_varied) {
+      return status;
+    }
+    status = state.inputs->Vary();
+    if (!status.ok()) {
+      return status;
+    }
+    absl::StatusOr<InputDigests> digests = state.inputs->DigestVaried(before->inputs);
+    if (digests.ok()) {
+      state.inputs_now = *digests;
+    }
+    return digests.status();
+  });
+}
 
 absl::Status Arm::Run() {
   Delay* const delay = state_->delay.get();
@@ -366,23 +525,8 @@ absl::Status Arm::Run() {
 
 absl::Status Arm::VerifyAndPoison() {
   return CatchFailures([&state = *state_] {
-    absl::StatusOr<Digests> digests = DigestsOf(*state.session, state.results);
-    if (!digests.ok()) {
-      return digests.status();
-    }
-    const Digests& expected = *state.expected[state.inputs->set()];
-    for (std::size_t i = 0; i < kResults; ++i) {
-      if ((*digests)[i] != expected[i]) {
-        return state.Explain(i, {}, *digests, WrongResult::kTimedDifferently,
-                             absl::StrCat("computes otherwise when timed: ", kResultNames[i],
-                                          " after a call in a block is not what it computed from the same inputs "
-                                          "before the block"));
-      }
-    }
-    if (absl::Status status = state.NothingElseChanged(); !status.ok()) {
-      return status;
-    }
-    return PoisonAndDrop(*state.session, &state.results);
+    absl::Status status = state.Verify();
+    return status.ok() ? PoisonAndDrop(*state.session, &state.results) : status;
   });
 }
 

@@ -63,16 +63,20 @@ class Arm {
   // with its kind (wrong_result.h) where they disagree, aren't a function of the inputs, or something else was changed.
   absl::Status Prepare(const std::string& base_variant, Region region);
 
-  // Puts the other set of values into the inputs; queued, not awaited. Never timed.
+  // Puts the other set of values into the inputs. After Prepare they are varied as well, so that no two calls have the
+  // same ones: a few tokens without part in any gradient get hidden rows of their own, and all upstream gradients one
+  // sign (InputValues). Never timed.
   absl::Status NextInputs();
 
   // Queues one call, with the delay where the spec has one; its results replace the last ones. This is what is timed.
   // The session stays marked as running the arm: the caller, who waits, marks its end.
   absl::Status Run();
 
-  // DATA_LOSS with its kind (wrong_result.h) unless the last results are bit for bit those of Prepare for the present
-  // inputs, and those and the precision settings are unchanged. Then overwrites the results with NaN and lets go of
-  // them, so that memory they return to holds nothing right. REQUIRES Prepare, then Run.
+  // DATA_LOSS with its kind (wrong_result.h) unless the last results are bit for bit those of Prepare, but for that
+  // sign and for the logp of those tokens, which no call before had, the path was the same, and inputs and precision
+  // settings are unchanged. Awaits all that the call queued, on other streams too, and ends the session's mark. Then
+  // overwrites the results with NaN and lets go of them, so that memory they return to holds nothing right. REQUIRES
+  // Prepare, then Run.
   absl::Status VerifyAndPoison();
 
   // Results and their memory, dropped.

@@ -14,10 +14,10 @@ namespace keval::measure {
 // that a sum that starts from it differs from memory that was never written.
 inline constexpr std::uint8_t kFreshByte = 0x3f;
 
-// Every tensor that torch allocates is filled, on any thread, what a call frees and takes again too. On a GPU by a tracker
-// that the caching allocator calls; it can't be taken off again, so from the first fill on each allocation of the process
-// also asks whether to fill: some 0.1 us on the host, for every arm alike. Never alive in a timed call. Used by the
-// session's one thread; one at a time.
+// Every tensor that torch allocates is filled, on any thread, what a call frees and takes again too. On a GPU by a
+// tracker that the caching allocator calls; it can't be taken off again, so from the first fill on each allocation of
+// the process also asks whether to fill: some 0.1 us on the host, for every arm alike. Never alive in a timed call.
+// Used by the session's one thread; one at a time.
 class FreshMemoryFill {
  public:
   // Errors of a GPU's allocator.

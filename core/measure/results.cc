@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <thread>
 
 #include "core/contract/agreement.h"
@@ -34,7 +35,10 @@ absl::StatusOr<Digests> DigestsOf(const DeviceSession& session, const Results& r
     if (!results[i].defined()) {
       continue;
     }
-    const at::Tensor flat = results[i].contiguous();
+    at::Tensor flat = results[i].contiguous();
+    if (reinterpret_cast<std::uintptr_t>(flat.const_data_ptr()) % 8 != 0) {  // A part of another tensor.
+      flat = flat.clone();
+    }
     absl::StatusOr<std::uint64_t> digest =
         Digest(session.place(), flat.const_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
     if (!digest.ok()) {
@@ -48,12 +52,29 @@ absl::StatusOr<Digests> DigestsOf(const DeviceSession& session, const Results& r
 absl::Status PoisonAndDrop(const DeviceSession& session, Results* results) {
   absl::Status status;
   for (at::Tensor& tensor : *results) {
-    if (tensor.defined() && tensor.is_contiguous() && status.ok()) {
-      status = Poison(session.place(), tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()));
+    if (tensor.defined() && status.ok()) {  // The whole storage, whatever part of it the tensor is.
+      status = Poison(session.place(), tensor.storage().mutable_data(),
+                      static_cast<std::int64_t>(tensor.storage().nbytes()));
     }
     tensor.reset();
   }
   return status;
+}
+
+void Unify(int sign, Results* results) {
+  for (std::size_t i = 0; i < kResults; ++i) {
+    at::Tensor& result = (*results)[i];
+    if (!result.defined()) {
+      continue;
+    }
+    if (!result.is_non_overlapping_and_dense()) {
+      result = result.clone();
+    }
+    if (i > 0 && sign < 0) {
+      result.neg_();
+    }
+    result.add_(0);  // -0 becomes 0.
+  }
 }
 
 Disagreement Compare(const VariantDescription& base_is, const VariantDescription& own_is, const Results& base,

@@ -17,6 +17,7 @@
 namespace keval::measure {
 
 inline constexpr std::size_t kResults = 4;
+inline constexpr std::size_t kLogp = 0;
 inline constexpr std::array<const char*, kResults> kResultNames = {"logp", "grad_hidden", "grad_weight", "grad_bias"};
 using Results = std::array<at::Tensor, kResults>;  // Undefined where the call doesn't give one.
 using Digests = std::array<std::uint64_t, kResults>;
@@ -24,7 +25,11 @@ using Digests = std::array<std::uint64_t, kResults>;
 // Of every bit of every result, in the order of the session's stream: work on other streams isn't awaited.
 absl::StatusOr<Digests> DigestsOf(const DeviceSession& session, const Results& results);
 
-// Overwrites the results with NaN and drops them.
+// Brings results of inputs whose upstream gradients were multiplied by `sign` to what they are without it, and -0 to 0,
+// in place where that can be. May throw c10::Error.
+void Unify(int sign, Results* results);
+
+// Overwrites the results' memory with NaN and drops them.
 absl::Status PoisonAndDrop(const DeviceSession& session, Results* results);
 
 // Where `own` is not what base computed from the same inputs: C1 between the two production paths, a wide distance

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -45,15 +46,18 @@ struct Call {
   Dispatch* dispatch;
 };
 using Fault = std::function<void(const Call&)>;
+using LogpFault = std::function<void(const VariantInputs&, at::Tensor*)>;
 
-// portable_matmul_add with `fault` after each backward; `only_vocab_size` 0: for every vocabulary.
+// portable_matmul_add with `fault` after each backward and `logp_fault`, if any, after each forward; `only_vocab_size`
+// 0: for every vocabulary.
 class Planted : public Variant {
  public:
   // The right one is looked up here: Describe is called under the registry's lock.
-  Planted(std::string name, Fault fault, std::int64_t only_vocab_size)
+  Planted(std::string name, Fault fault, LogpFault logp_fault, std::int64_t only_vocab_size)
       : right_(**linear_logp::FindVariant("portable_matmul_add")),
         name_(std::move(name)),
         fault_(std::move(fault)),
+        logp_fault_(std::move(logp_fault)),
         only_vocab_size_(only_vocab_size) {}
 
   linear_logp::VariantDescription Describe() const override {
@@ -72,6 +76,9 @@ class Planted : public Variant {
                      Dispatch* dispatch) const override {
     at::Tensor logp = right_.Forward(inputs, options, check, dispatch);
     TellName(dispatch);
+    if (logp_fault_ && Applies(inputs)) {
+      logp_fault_(inputs, &logp);
+    }
     return logp;
   }
   Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
@@ -81,13 +88,16 @@ class Planted : public Variant {
     };
     Gradients gradients = right(inputs);
     TellName(dispatch);
-    if (only_vocab_size_ == 0 || inputs.weight.size(0) == only_vocab_size_) {
+    if (Applies(inputs)) {
       fault_({++calls_, inputs, right, &gradients, dispatch});
     }
     return gradients;
   }
 
  private:
+  bool Applies(const VariantInputs& inputs) const {
+    return only_vocab_size_ == 0 || inputs.weight.size(0) == only_vocab_size_;
+  }
   void TellName(Dispatch* dispatch) const {
     if (dispatch != nullptr) dispatch->variant = name_;
   }
@@ -95,6 +105,7 @@ class Planted : public Variant {
   const Variant& right_;
   std::string name_;
   Fault fault_;
+  LogpFault logp_fault_;
   std::int64_t only_vocab_size_;
   mutable std::atomic<int> calls_ = 0;
 };
@@ -171,6 +182,21 @@ class Cache {
   std::optional<Gradients> kept_;
 };
 
+std::int64_t SumOfTargets(const VariantInputs& inputs) { return inputs.targets.sum().item<std::int64_t>(); }
+
+// Of each set of targets the first results.
+class Memo {
+ public:
+  void Answer(const Call& call) { gradients_[SumOfTargets(call.inputs)].Answer(call.gradients); }
+  void AnswerLogp(const VariantInputs& inputs, at::Tensor* logp) {
+    *logp = logps_.try_emplace(SumOfTargets(inputs), logp->clone()).first->second.clone();
+  }
+
+ private:
+  std::map<std::int64_t, Cache> gradients_;
+  std::map<std::int64_t, at::Tensor> logps_;
+};
+
 class Straggler {
  public:
   Straggler() = default;
@@ -234,10 +260,21 @@ std::vector<std::pair<std::string, Fault>> Faults() {
       {"wrong_dtype",
        [](const Call& call) { call.gradients->grad_weight = call.gradients->grad_weight.to(at::kDouble); }},
       {"cached", [cache = std::make_shared<Cache>()](const Call& call) { cache->Answer(call.gradients); }},
+      {"memoises", [memo = std::make_shared<Memo>()](const Call& call) { memo->Answer(call); }},
       {"skips_late", Late(Skip)},
+      {"falls_back_late", Late([](const Call& call) {
+         if (call.dispatch == nullptr) return;
+         call.dispatch->fallback = true;
+         call.dispatch->path = "another path";
+         call.dispatch->reason = "planted";
+       })},
       {"skips_most", Late([](const Call& call) {
          if (call.number % 7 != 0) Skip(call);
        })},
+      {"not_repeatable",
+       [](const Call& call) {  // Within the distance that two summing orders may have, and never the same.
+         call.gradients->grad_weight.mul_(1 + 2e-7 * call.number);
+       }},
       {"partly_written", WritePartly},
       {"recycled", AddFreshMemory},
       {"unfinished",
@@ -253,9 +290,10 @@ std::vector<std::pair<std::string, Fault>> Faults() {
 
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants() {
   std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> planted;
-  const auto plant = [&planted](std::string name, Fault fault, std::int64_t only_vocab_size) {
+  const auto plant = [&planted](std::string name, Fault fault, std::int64_t only_vocab_size,
+                                LogpFault logp_fault = nullptr) {
     planted.push_back(std::make_unique<linear_logp::ScopedVariantForTest>(
-        std::make_unique<Planted>(std::move(name), std::move(fault), only_vocab_size)));
+        std::make_unique<Planted>(std::move(name), std::move(fault), std::move(logp_fault), only_vocab_size)));
   };
   for (const char* right :
        {"right", "harness_crashes", "harness_hangs", "harness_out_of_memory", "harness_babbles", "throttled"}) {
@@ -267,6 +305,14 @@ std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants() 
   }
   for (auto& [name, fault] : Faults()) {  // With a state of their own.
     plant(absl::StrCat("planted_sly_", name), std::move(fault), kSlyVocabSize);
+  }
+  for (const auto& [name, only] :
+       {std::pair("planted_memoises_logp", std::int64_t{0}), std::pair("planted_sly_memoises_logp", kSlyVocabSize)}) {
+    plant(
+        name, [](const Call&) {}, only,
+        [memo = std::make_shared<Memo>()](const VariantInputs& inputs, at::Tensor* logp) {
+          memo->AnswerLogp(inputs, logp);
+        });
   }
   return planted;
 }

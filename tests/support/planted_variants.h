@@ -29,6 +29,7 @@ inline constexpr std::int64_t kSlyVocabSize = 331;
 //   planted_illegal_access    Backward throws what torch throws after an illegal access on a GPU
 //   planted_loses_device      Backward throws what torch throws when a GPU is gone
 //   planted_falls_back        Backward says that it fell back
+//   planted_falls_back_late   as that, from the ninth call on
 //   planted_logs              Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names
 // Cheats, and what flatters by accident:
 //   planted_wrong             grad_weight is 0.1 % too large
@@ -36,8 +37,11 @@ inline constexpr std::int64_t kSlyVocabSize = 331;
 //   planted_wrong_shape       grad_weight is transposed
 //   planted_wrong_dtype       grad_weight is float64
 //   planted_cached            every call returns copies of the first one's results
+//   planted_memoises          gradients are computed once for each sum of the targets, then copied
+//   planted_memoises_logp     so is logp
 //   planted_skips_late        from the ninth call on grad_weight is zero
 //   planted_skips_most        as that, but every seventh call computes
+//   planted_not_repeatable    grad_weight grows by its last bits from call to call
 //   planted_partly_written    the last rows of grad_weight's memory are not written
 //   planted_recycled          what fresh memory holds is added to grad_weight
 //   planted_unfinished        grad_weight is written by a thread 100 ms after Backward returned

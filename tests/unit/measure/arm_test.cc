@@ -83,6 +83,26 @@ TEST_F(ArmTest, EveryRegionAndTypePasses) {
   }
 }
 
+// Rows that no vector or tile divides, and a chunk of one token: what a few tokens' rows hold must not reach the
+// others.
+TEST_F(ArmTest, VariedTokensLeaveTheOthersBitsAlone) {
+  for (const char* variant : {"portable_matmul_add", "portable_addmm", "materialized"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      ArmSpec spec = Spec(variant);
+      spec.dtype = dtype;
+      spec.num_tokens = 37;
+      spec.hidden_size = 33;
+      spec.vocab_size = 331;
+      spec.chunk_elems = 9 * 331;
+      auto arm = Arm::Create(spec, 5, session_.get());
+      ASSERT_TRUE(arm.ok()) << arm.status();
+      ASSERT_TRUE((*arm)->Prepare("portable_matmul_add", Region::kForwardBackward).ok());
+      const auto block = RunBlock({2, 20}, *session_, arm->get());
+      EXPECT_TRUE(block.ok()) << variant << " " << DTypeName(dtype) << ": " << block.status();
+    }
+  }
+}
+
 TEST_F(ArmTest, ABlockTimesItsTimedRepetitionsOnly) {
   auto arm = Make("planted_slow");
   ASSERT_TRUE(arm.ok()) << arm.status();
@@ -124,8 +144,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Cheat{"wrong", "WRONG_RESULT", false,
                             "grad_weight that is not what portable_matmul_add computes"},
                       Cheat{"cached", "CACHED_RESULT", false, "is what it computed from other inputs"},
+                      Cheat{"memoises", "CACHED_RESULT", true, "a cached result: grad_hidden is"},
+                      Cheat{"memoises_logp", "CACHED_RESULT", true, "a cached result: logp is"},
+                      Cheat{"falls_back_late", "TIMED_DIFFERENTLY", true,
+                            "another path in a block than before it: another path instead of"},
                       Cheat{"skips_late", "TIMED_DIFFERENTLY", true, "computes otherwise when timed: grad_weight"},
                       Cheat{"skips_most", "TIMED_DIFFERENTLY", true, "computes otherwise when timed: grad_weight"},
+                      Cheat{"not_repeatable", "NOT_REPEATABLE", false, "gives other bits when it computes"},
                       Cheat{"partly_written", "NOT_WRITTEN", false, "partly unwritten"},
                       Cheat{"recycled", "RECYCLED_MEMORY", false, "reads memory that it has not written"},
                       Cheat{"unfinished", "UNFINISHED_WORK", false, "returned before its work was done"},
