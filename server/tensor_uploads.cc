@@ -14,7 +14,11 @@ namespace {
 constexpr std::size_t kIdBytes = 16;
 constexpr std::size_t kMaxUploads = 1024;
 
-absl::Status PartFailed() { return absl::AbortedError("another part of this upload failed or never came"); }
+absl::Status PartFailed() {
+  return WithField(absl::AbortedError("part: another part of this upload failed or never came; begin again with a new "
+                                      "upload_id"),
+                   {"part", "of an upload that has ended", ""});
+}
 
 }  // namespace
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxMessageBytes = 1024;
 constexpr std::size_t kMaxTextBytes = 256;
 
-// Whether messages of this code are written for the caller.
+// Whether messages of this code are written for the caller even where they name no field.
 bool IsForCaller(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInternal:
@@ -66,10 +66,11 @@ WireStatus ToWire(const absl::Status& status) {
   if (status.ok()) return wire;
   // absl's and gRPC's codes are the same numbers; both come from google.rpc.Code.
   const auto code = static_cast<grpc::StatusCode>(status.raw_code());
-  wire.status = grpc::Status(code, IsForCaller(status.code()) ? PrintableText(status.message(), kMaxMessageBytes)
-                                                              : std::string("the server failed; its log says more"));
-
   const std::optional<FieldViolation> violation = GetFieldViolation(status);
+  wire.status = grpc::Status(code, violation.has_value() || IsForCaller(status.code())
+                                       ? PrintableText(status.message(), kMaxMessageBytes)
+                                       : std::string("the server failed; its log says more"));
+
   const std::optional<std::int64_t> retry_delay_ms = GetRetryDelayMs(status);
   if (violation.has_value() || retry_delay_ms.has_value()) {
     v1::ErrorDetail detail;

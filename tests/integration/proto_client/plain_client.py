@@ -7,7 +7,6 @@ import hashlib
 import math
 import types
 
-import grpc
 from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 

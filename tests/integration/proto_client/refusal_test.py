@@ -1,6 +1,7 @@
 """What a client is told that lies, stops early, gives up or asks for what can't be; and that nothing is left of it."""
 
 import hashlib
+import threading
 import time
 import unittest
 
@@ -137,6 +138,28 @@ class RefusalTest(KevaldTest):
         # A part that begins and then fails ends it: the id is free again, and its bytes are (tearDown).
         put_part(other, 0, 2048)
         self.assertEqual(self.refused_field(lambda: put_part(other, 2048, 2048, b"short")), "data")
+
+    def test_a_part_is_told_that_another_one_failed(self):
+        upload_id = b"3" * 16
+        part = self.v1.UploadPart(upload_id=upload_id, size=2048)
+        failed = threading.Event()
+        self.addCleanup(failed.set)
+
+        def stream():
+            yield self.header(part=part)
+            failed.wait()
+            yield self.frame(0, self.data[:2048])
+
+        call = self.client.tensors.Put.future(stream(), timeout=WAIT_SECONDS)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not self.client.info().tensor_store.used_bytes:
+            self.assertLess(time.monotonic(), deadline)
+        other = self.v1.UploadPart(upload_id=upload_id, begin=2048, size=2048)
+        self.assertEqual(self.refused_field(lambda: self.put(self.header(part=other), self.frame(0, b"short"))), "data")
+        failed.set()
+        error = self.refusal(grpc.StatusCode.ABORTED, call.result)
+        self.assertIn("another part", error.details())
+        self.assertEqual(self.client.error_detail(error).field, "part")
 
     def test_lies_of_a_gradient(self):
         def spoil(field, change):

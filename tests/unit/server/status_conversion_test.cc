@@ -102,6 +102,13 @@ TEST(StatusConversionTest, InternalsAreNotTold) {
   }
 }
 
+TEST(StatusConversionTest, WhatNamesAFieldIsWrittenForTheCaller) {
+  const WireStatus wire = ToWire(WithField(absl::AbortedError("part: another one failed"), {"part", "of it", ""}));
+  EXPECT_EQ(wire.status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(wire.status.error_message(), "part: another one failed");
+  EXPECT_EQ(DetailOf(wire).field(), "part");
+}
+
 TEST(StatusConversionTest, HostileTextIsCutAndPrintable) {
   const std::string hostile = "\x1b[31m" + std::string(100000, 'x');
   const WireStatus wire = ToWire(InvalidField(hostile, hostile, "short"));
