@@ -456,13 +456,14 @@ absl::Status JobExecution::FinishWithOutcome() {
 }
 
 absl::Status JobExecution::FinishOverBudget(double used_seconds) {
-  auto decided = verdict::Decide(samples_, VerdictConfig(job_.spec(), job_.plan()), MemoryEvidence());
+  verdict::Evidence known = MemoryEvidence();
+  known.for_more_rounds = "raise max_device_seconds, or take fewer or smaller shapes";
+  auto decided = verdict::Decide(samples_, VerdictConfig(job_.spec(), job_.plan()), known);
   if (!decided.ok()) return decided.status();
   outcome_ = *std::move(decided);
-  outcome_->detail =
-      absl::StrCat("ended after ", job_.rounds_done(), " rounds: they used ", FixedText(used_seconds, 1),
-                   " device seconds, max_device_seconds is ", DoubleText(job_.spec().max_device_seconds()),
-                   outcome_->detail.empty() ? "" : "; ", outcome_->detail);
+  outcome_->detail = absl::StrCat("Ended after ", job_.rounds_done(), " rounds: they used ", FixedText(used_seconds, 1),
+                                  " device seconds, max_device_seconds is ",
+                                  DoubleText(job_.spec().max_device_seconds()), ". ", outcome_->detail);
   return FinishWithOutcome();
 }
 

@@ -223,6 +223,12 @@ absl::Status NormalizeLooks(v1::Procedure* procedure) {
                         absl::StrCat("in [", least, ", ", kMaxRounds, "], ascending"));
     }
   }
+  // No look of fewer rounds decides (docs/verdict.md, "short"): a job that ends there would run for nothing.
+  const int last = looks->size() - 1;
+  if (looks->Get(last) < verdict::kMinDecidingRounds) {
+    return InvalidInt(absl::StrCat("procedure.looks[", last, "]"), looks->Get(last),
+                      absl::StrCat("at least ", verdict::kMinDecidingRounds, " where it is the last"));
+  }
   return absl::OkStatus();
 }
 

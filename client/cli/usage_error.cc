@@ -53,6 +53,15 @@ std::vector<const CLI::App*> Given(const CLI::App& app) {
   return given;
 }
 
+// "keval tensors get".
+std::string CommandText(const std::vector<const CLI::App*>& given) {
+  std::string text = "keval";
+  for (auto command = given.begin() + 1; command != given.end(); ++command) {
+    absl::StrAppend(&text, " ", (*command)->get_name());
+  }
+  return text;
+}
+
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -76,9 +85,9 @@ absl::Status UnknownFlag(const std::vector<const CLI::App*>& given, const std::s
     }
   }
   const std::string shown = PrintableText(flag, 256);
-  const std::string command = given.size() == 1 ? "keval" : absl::StrCat("keval ", given.back()->get_name());
-  return Usage(shown, {WithoutDashes(shown), "an unknown flag",
-                       absl::StrCat("left out: ", command, " has none of this name", Suggestion(flag, names))});
+  return Usage(shown,
+               {WithoutDashes(shown), "an unknown flag",
+                absl::StrCat("left out: ", CommandText(given), " has none of this name", Suggestion(flag, names))});
 }
 
 // The option that CLI11's message begins with, as it names it; nullopt where it speaks of none.
@@ -105,7 +114,7 @@ absl::Status UsageStatus(const CLI::App& app, const CLI::ParseError& error) {
     if (absl::StartsWith(argument, "-")) return UnknownFlag(given, argument);
     if (awaits_command) return UnknownCommand(*given.back(), argument);
     return Usage("argument", {"argument", PrintableText(argument, 256),
-                              absl::StrCat("left out: keval ", given.back()->get_name(), " takes no more")});
+                              absl::StrCat("left out: ", CommandText(given), " takes no more")});
   }
   const std::string message = PrintableText(error.what());
   if (const auto option = OptionAtStart(given, message)) {

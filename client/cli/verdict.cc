@@ -57,7 +57,11 @@ std::string OutcomeText(const verdict::Recomputed& recomputed) {
   const verdict::Outcome& outcome = recomputed.outcome;
   std::string text =
       absl::StrCat(outcome.verdict, outcome.reason.empty() ? "" : absl::StrCat(" (", outcome.reason, ")"));
-  if (outcome.stop_look) absl::StrAppend(&text, " at ", *outcome.stop_look, " rounds");
+  if (outcome.stop_look && outcome.rounds < *outcome.stop_look) {
+    absl::StrAppend(&text, " after ", outcome.rounds, " of ", *outcome.stop_look, " rounds");
+  } else if (outcome.stop_look) {
+    absl::StrAppend(&text, " at ", *outcome.stop_look, " rounds");
+  }
   absl::StrAppend(&text, "\n", PrintableText(outcome.detail), outcome.detail.empty() ? "" : "\n");
   if (!outcome.looks.empty()) {
     for (const verdict::SeriesLook& series : outcome.looks.back().series) {

@@ -44,11 +44,17 @@ std::string RoundsText(const RoundsNeeded& needed) {
   return absl::StrCat(needed.rounds, needed.rounds == 1 ? " round" : " rounds");
 }
 
-std::string ExplainBudget(const Outcome& outcome, const Config& config, int rounds) {
+// The next step towards a look of `rounds` rounds.
+std::string MoreRounds(int rounds, const std::string& for_more_rounds) {
+  if (for_more_rounds.empty()) return absl::StrCat("collect on to ", rounds, " rounds");
+  return absl::StrCat(for_more_rounds, ", so that ", rounds, " rounds fit");
+}
+
+std::string ExplainBudget(const Outcome& outcome, const Config& config, const std::string& for_more_rounds) {
   if (outcome.looks.empty()) {
-    return absl::StrCat("Only ", rounds, " of the ", config.looks.front(),
-                        " rounds of the first look were collected. Next step: collect at least ", config.looks.front(),
-                        " rounds.");
+    return absl::StrCat("Only ", outcome.rounds, " of the ", config.looks.front(),
+                        " rounds of the first look were collected. Next step: ",
+                        MoreRounds(config.looks.front(), for_more_rounds), ", the first look.");
   }
   const Look& look = outcome.looks.back();
   std::string text = absl::StrCat("No row of the table held after ", look.R, " rounds: ",
@@ -62,8 +68,8 @@ std::string ExplainBudget(const Outcome& outcome, const Config& config, int roun
         "). ");
   }
   const RoundsNeeded& needed = outcome.rounds_needed;
-  if (rounds < config.looks.back()) {
-    absl::StrAppend(&text, "Next step: collect on to ", config.looks.back(), " rounds, the last look");
+  if (outcome.rounds < config.looks.back()) {
+    absl::StrAppend(&text, "Next step: ", MoreRounds(config.looks.back(), for_more_rounds), ", the last look");
   } else if (needed.rounds == kMoreThanMaxRounds) {
     absl::StrAppend(&text, "Next step: lower the noise or accept that the effect is too near the margin to decide");
   } else {
@@ -87,17 +93,25 @@ std::string ExplainControl(const Outcome& outcome) {
                       "core binding, slot order in blocks of the report), then run the job again.");
 }
 
-std::string ExplainMissingRounds(const Look& look) {
+std::string ExplainMissingRounds(const Outcome& outcome, const Config& config, const std::string& for_more_rounds) {
+  const Look& look = outcome.looks.back();
   const auto is_short = [](const SeriesLook& series) { return series.is_short; };
   const auto counts = [&look](const SeriesLook& series) {
     return absl::StrCat(Name(series.series), " has a value in ", series.n, " of ", look.R, " rounds");
   };
   if (look.R < kMinDecidingRounds) {
+    const int last = config.looks.back();
     return absl::StrCat("A look after ", look.R, " rounds can't decide, which takes at least ", kMinDecidingRounds,
-                        ". Next step: set the last look to that or more.");
+                        ". Next step: ",
+                        last < kMinDecidingRounds ? "set the last look to that or more"
+                                                  : MoreRounds(last, for_more_rounds) + ", the last look",
+                        ".");
   }
-  return absl::StrCat("Too many rounds are missing or lost to throttling: ", List(look, is_short, counts),
-                      ". Next step: see what was excluded and why, mend it, and collect the missing rounds again.");
+  return absl::StrCat(
+      "Too many rounds are missing or lost to throttling: ", List(look, is_short, counts),
+      ". Next step: see what was excluded and why, mend it, and ",
+      for_more_rounds.empty() ? "collect the missing rounds again" : MoreRounds(config.looks.back(), for_more_rounds),
+      ".");
 }
 
 std::string ExplainRegressed(const Look& look) {
@@ -115,7 +129,7 @@ std::string GainPercentText(double log_ratio) {
   return absl::StrCat(log_ratio >= 0 ? "+" : "", text, " %");
 }
 
-std::string Explain(const Outcome& outcome, const Config& config, int rounds) {
+std::string Explain(const Outcome& outcome, const Config& config, const std::string& for_more_rounds) {
   switch (outcome.rule) {
     case Rule::kContractFailed:
       return absl::StrCat("The correctness contract fails: ", PrintableText(outcome.reason), ".");
@@ -155,8 +169,8 @@ std::string Explain(const Outcome& outcome, const Config& config, int rounds) {
                               outcome.looks.back(), [](const SeriesLook& s) { return !IsControl(s); }, Figures),
                           ".");
     case Rule::kBudget:
-      return outcome.reason == "MISSING_ROUNDS" ? ExplainMissingRounds(outcome.looks.back())
-                                                : ExplainBudget(outcome, config, rounds);
+      return outcome.reason == "MISSING_ROUNDS" ? ExplainMissingRounds(outcome, config, for_more_rounds)
+                                                : ExplainBudget(outcome, config, for_more_rounds);
   }
   return "";
 }

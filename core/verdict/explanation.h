@@ -10,8 +10,8 @@ struct Config;
 struct Outcome;
 
 // What decided, with its figures, and for INCONCLUSIVE the next step. Printable whatever the series are called. Reads
-// all of `outcome` but `detail`; `rounds` is how many the samples reach.
-std::string Explain(const Outcome& outcome, const Config& config, int rounds);
+// all of `outcome` but `detail`; `for_more_rounds` as in Evidence.
+std::string Explain(const Outcome& outcome, const Config& config, const std::string& for_more_rounds);
 
 // ln units as a percentage with a sign: 0.0296 is "+3.00 %".
 std::string GainPercentText(double log_ratio);

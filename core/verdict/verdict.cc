@@ -183,26 +183,27 @@ absl::StatusOr<Outcome> Decide(const std::vector<Sample>& samples, const Config&
   Outcome outcome{.memory = evidence.memory};
   const bool failed = FailsByEvidence(evidence, &outcome);
   if (failed && samples.empty()) {
-    outcome.detail = Explain(outcome, config, 0);
+    outcome.detail = Explain(outcome, config, evidence.for_more_rounds);
     return outcome;
   }
   const auto series = Measure(samples, config);
   if (!series.ok()) return series.status();
-  const int rounds = RoundsReached(*series);
+  outcome.rounds = RoundsReached(*series);
   CountThrottling(*series, &outcome);
   if (failed) {
     outcome.looks = LooksReached(*series, config);
   } else if (!FailsByThrottling(config, &outcome)) {
-    AskLooks(*series, config, rounds, &outcome);
+    AskLooks(*series, config, outcome.rounds, &outcome);
     outcome.non_inferior = !outcome.looks.empty() && IsNonInferior(outcome.looks.back());
   }
-  outcome.detail = Explain(outcome, config, rounds);
+  outcome.detail = Explain(outcome, config, evidence.for_more_rounds);
   return outcome;
 }
 
 Outcome DecideMeasured(const std::vector<MeasuredSeries>& series, const Config& config) {
   Outcome outcome;
-  AskLooks(series, config, RoundsReached(series), &outcome);
+  outcome.rounds = RoundsReached(series);
+  AskLooks(series, config, outcome.rounds, &outcome);
   outcome.non_inferior = !outcome.looks.empty() && IsNonInferior(outcome.looks.back());
   return outcome;
 }

@@ -28,6 +28,7 @@ struct Evidence {
   Memory memory = Memory::kNotRecorded;
   std::string contract_failure;  // Non-empty: row 1 holds; which check, which arm. Becomes the reason.
   std::string failure;           // Non-empty: row 2 holds; the reason, e.g. CANDIDATE_CRASHED.
+  std::string for_more_rounds;   // What more rounds take, e.g. "raise max_device_seconds"; empty: collecting on.
 };
 
 // Rows of the decision table, by their numbers there.
@@ -61,6 +62,7 @@ struct Outcome {
   Memory memory = Memory::kNotRecorded;
   bool non_inferior = false;   // Every primary and guard non-inferior and the control shown, at the last look asked.
   RoundsNeeded rounds_needed;  // At BUDGET; rounds = 0 elsewhere.
+  int rounds = 0;              // That the samples reach.
 };
 
 // The whole procedure offline, over every look that `samples` reach. INVALID_ARGUMENT for a config that ValidateConfig

@@ -154,7 +154,7 @@ TEST_F(CliCalibrateTest, RefusesWhatItCantMeasure) {
 TEST_F(CliCalibrateTest, HistoryShowsASpecsJobsAndNoOthers) {
   std::ofstream(spec_) << "target: {device: cpu}\n"
                           "primaries: [{num_tokens: 32, hidden_size: 16, vocab_size: 200}]\n"
-                          "procedure: {looks: [3], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}\n";
+                          "procedure: {looks: [4], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}\n";
   CliResult history = Run({"history", spec_});
   EXPECT_EQ(history.code, 0) << history.err;
   EXPECT_THAT(history.out, HasSubstr("no job of this spec yet"));

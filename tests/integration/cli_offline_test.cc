@@ -61,6 +61,7 @@ TEST_F(CliOfflineTest, UsageErrorsAreExitCodeTwoAndNameTheFlag) {
       {{"tensors"}, "command", "one of put, get"},
       {{"tensors", "lst"}, "command", "did you mean list?"},
       {{"list", "jobs"}, "argument", "argument: jobs must be left out"},
+      {{"tensors", "get", "H", "x"}, "argument", "argument: x must be left out: keval tensors get takes no more"},
       {{"run"}, "SPEC", "SPEC is required"},
       {{"list", "--limt", "3"},
        "limt",
@@ -172,6 +173,19 @@ TEST_F(CliOfflineTest, NotesRoundsThatTheSamplesLack) {
   const CliResult late = Run(command);
   EXPECT_EQ(late.code, whole.code);
   EXPECT_THAT(late.err, HasSubstr("5 of the first 6 rounds have a value; round 0, counted from 0, is the first"));
+}
+
+TEST_F(CliOfflineTest, AnUndecidedVerdictNamesTheRoundsThereAre) {
+  std::istringstream lines(ReadText(kCases + "/verdict/gain_3pct.csv"));
+  std::string five;
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> fields = absl::StrSplit(line, ',');
+    int round = 0;
+    if (!absl::SimpleAtoi(fields.at(2), &round) || round < 5) absl::StrAppend(&five, line, "\n");
+  }
+  const CliResult result = Run({"verdict", Write("five.csv", five)});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("INCONCLUSIVE (BUDGET) after 5 of 24 rounds\n"));
 }
 
 TEST_F(CliOfflineTest, SaysThatAVerdictNeedsAPrimary) {

@@ -275,7 +275,7 @@ display_name: "red \e[31mfail"
 primaries:
   - {num_tokens: 64, hidden_size: 32, vocab_size: 256, chunk_elems: 4096, display_name: "a < b & \"c\" ]]> d"}
 margins: {primary: 1e-1}
-procedure: {looks: [3], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}
+procedure: {looks: [4], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}
 seed: 9007199254740993
 )";
 
@@ -311,6 +311,9 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   EXPECT_EQ(report["verdict"], job["verdict"]);
   EXPECT_EQ(report["config"]["delta"].begin().value(), 0.1);
   EXPECT_THAT(ReadText(File("report/report.json")), HasSubstr("9007199254740993"));
+  for (const char* arm : {"base", "candidate"}) {
+    EXPECT_THAT(report["arms"][arm]["sha256"].get<std::string>(), testing::MatchesRegex("[0-9a-f]{64}")) << arm;
+  }
   const CliResult verdict =
       Run({"verdict", File("report/samples.csv"), "--config", File("report/report.json"), "--json"});
   EXPECT_EQ(verdict.code, 0) << verdict.err;

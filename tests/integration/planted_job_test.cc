@@ -55,7 +55,7 @@ base: {variant: $BASE}
 candidate: {variant: $CANDIDATE}
 primaries: [{num_tokens: 16, hidden_size: $HIDDEN, vocab_size: 331, bias: true, autocast: $AUTOCAST}]
 margins: {primary: 0.5}
-procedure: {looks: [3], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 4, timed_repetitions: 2,
+procedure: {looks: [4], a_sup: [0.05], a_eq: [0.1], a_ctl: [0.01], quads: 4, timed_repetitions: 2,
             discarded_repetitions: 1, hang_timeout_seconds: $HANG, process_mode: $MODE}
 seed: 7
 )",

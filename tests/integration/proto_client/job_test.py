@@ -11,7 +11,7 @@ from kevald import KevaldTest
 
 
 class JobTest(KevaldTest):
-    def small_spec(self, looks=3):
+    def small_spec(self, looks=4):
         """Calls of microseconds: what is tested is the way there and back, not the verdict."""
         v1 = self.v1
         shape = v1.Shape(num_tokens=16, hidden_size=8, vocab_size=64, bias=True)
@@ -52,7 +52,7 @@ class JobTest(KevaldTest):
         self.assertEqual(job.spec_digest, planned.spec_digest)
         self.assertEqual(job.spec.base.variant, "portable_matmul_add")
         self.assertEqual(self.create(self.small_spec(), request_id="one").name, job.name)
-        other = self.small_spec(looks=4)
+        other = self.small_spec(looks=5)
         self.assertEqual(self.refused_field(lambda: self.create(other, request_id="one")), "request_id")
         early = self.v1.GetReportRequest(name=job.name)
         self.refusal(grpc.StatusCode.FAILED_PRECONDITION, lambda: list(self.client.benchmarks.GetReport(early)))

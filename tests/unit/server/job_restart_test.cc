@@ -27,6 +27,7 @@ using keval::testing::JobServer;
 using keval::testing::TempDir;
 using keval::testing::TestSpec;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class JobRestartTest : public ::testing::Test {
  protected:
@@ -189,6 +190,8 @@ TEST_F(JobRestartTest, AJobThatUsesMoreThanItsBudgetAndAQuarterEndsUndecided) {
   EXPECT_EQ(job.reason(), "BUDGET");
   EXPECT_EQ(job.failure_cause(), "");
   EXPECT_THAT(job.detail(), HasSubstr("15.0 device seconds, max_device_seconds is 10"));
+  EXPECT_THAT(job.detail(), HasSubstr("Next step: raise max_device_seconds"));
+  EXPECT_THAT(job.detail(), Not(HasSubstr("collect on")));
   EXPECT_EQ(job.rounds_done(), 3);  // 10 is within 12.5, 15 is not.
   EXPECT_FALSE(job.non_inferior());
   EXPECT_EQ(work_->Calls("round 3"), 0);
@@ -199,6 +202,8 @@ TEST_F(JobRestartTest, AJobThatUsesMoreThanItsBudgetAndAQuarterEndsUndecided) {
 TEST_F(JobRestartTest, AfterALookTheBudgetLeavesWhatThatLookSaid) {
   const auto [job, report] = RunWithin(30);
   EXPECT_EQ(job.reason(), "BUDGET");
+  EXPECT_THAT(job.detail(), HasSubstr("Next step: raise max_device_seconds, or take fewer or smaller shapes, so that "
+                                      "10 rounds fit, the last look"));
   EXPECT_EQ(job.rounds_done(), 8);  // 37.5 allowed: 40 seconds are too many. Looks are at 6 and 10.
   EXPECT_EQ(report.at("looks").size(), 1U);
 }

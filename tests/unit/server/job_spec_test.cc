@@ -181,6 +181,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"procedure.looks[0]", [](auto* s) { s->mutable_procedure()->set_looks(0, 2); }},
         Refusal{"procedure.looks[1]", [](auto* s) { s->mutable_procedure()->set_looks(1, 6); }},
         Refusal{"procedure.looks[1]", [](auto* s) { s->mutable_procedure()->set_looks(1, 201); }},
+        Refusal{"procedure.looks[0]",
+                [](auto* s) {
+                  s->mutable_procedure()->clear_looks();
+                  s->mutable_procedure()->add_looks(3);
+                }},
         Refusal{"procedure.a_sup", [](auto* s) { s->mutable_procedure()->add_a_sup(.002); }},
         Refusal{"procedure.a_ctl[1]",
                 [](auto* s) {

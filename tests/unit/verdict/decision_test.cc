@@ -282,6 +282,26 @@ TEST(Decide, FewerRoundsThanTheFirstLookAreBudgetWithoutLooks) {
   EXPECT_THAT(outcome.detail, HasSubstr("Only 5 of the 6 rounds"));
 }
 
+// What a job that ran out of device seconds says: no "collect on", which it may not.
+TEST(Decide, SaysWhatMoreRoundsTake) {
+  const Evidence evidence{.for_more_rounds = "raise it"};
+  std::vector<MadeSeries> job = Job(0, 0, 8);
+  job[0].values = Around(.005, .02, 8);
+  const auto undecided = Decide(MakeSamples(job), Config{}, evidence);
+  ASSERT_TRUE(undecided.ok()) << undecided.status();
+  EXPECT_EQ(undecided->rounds, 8);
+  EXPECT_THAT(undecided->detail, HasSubstr("Next step: raise it, so that 24 rounds fit, the last look"));
+  const auto early = Decide(MakeSamples(Job(.03, 0, 5)), Config{}, evidence);
+  ASSERT_TRUE(early.ok()) << early.status();
+  EXPECT_THAT(early->detail, HasSubstr("Next step: raise it, so that 6 rounds fit, the first look."));
+  Config soon;
+  soon.looks.front() = 3;
+  const auto short_look = Decide(MakeSamples(Job(.03, 0, 4)), soon, evidence);
+  ASSERT_TRUE(short_look.ok()) << short_look.status();
+  EXPECT_EQ(short_look->reason, "MISSING_ROUNDS");
+  EXPECT_THAT(short_look->detail, HasSubstr("Next step: raise it, so that 24 rounds fit, the last look."));
+}
+
 TEST(Decide, NonInferiorIsKnownAtBudgetToo) {
   std::vector<MadeSeries> job = Job(0, 0, 24);
   job[0].values = Around(.008, .012, 24);  // Neither surely positive in 80 % of rounds, nor below δ.
