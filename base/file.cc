@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <system_error>
 
@@ -82,6 +83,11 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path, std::int64_t
                         "0600, or 0640 for a group that may read it: a secret is in it");
   }
   return ReadAll(file, path, max_bytes);
+}
+
+std::string ProgramBesideThisOne(const std::string& name) {
+  std::error_code ignored;  // Then an empty path, whose file name becomes `name`.
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).replace_filename(name).string();
 }
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {

@@ -1,4 +1,4 @@
-// Files read with a limit, and files written whole or not at all.
+// Files read with a limit, files written whole or not at all, and where the running program lies.
 #ifndef KEVAL_BASE_FILE_H_
 #define KEVAL_BASE_FILE_H_
 
@@ -50,6 +50,9 @@ class AtomicFile {
   std::string temporary_;  // Empty once renamed.
   int descriptor_ = -1;
 };
+
+// The path of the program `name` in the running one's folder; the name alone where that can't be told. Never $PATH.
+std::string ProgramBesideThisOne(const std::string& name);
 
 // Create, Append, Commit.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <system_error>
 
+#include "absl/strings/str_cat.h"
+
 namespace keval {
 namespace {
 
@@ -50,6 +52,10 @@ std::string SignificantText(double value, int digits) {
   const auto result =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::general, digits);
   return std::string(buffer.data(), result.ptr);
+}
+
+std::string SignedPercentText(double percent) {
+  return absl::StrCat(percent >= 0 ? "+" : "", FixedText(percent, 2), " %");
 }
 
 std::optional<double> ParseDouble(absl::string_view text) {

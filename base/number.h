@@ -20,6 +20,9 @@ std::string FixedText(double value, int digits);
 // `value` with at most `digits` significant digits, e.g. SignificantText(0.00012345, 3) = "0.000123", "1.23e-07".
 std::string SignificantText(double value, int digits);
 
+// "+0.85 %", "-1.20 %", "+0.00 %".
+std::string SignedPercentText(double percent);
+
 // The whole of `text` as a decimal number: "0.01", "1e-2", "-3", "+2". Refuses hexadecimal, "inf", "nan", blanks,
 // trailing characters, and values that overflow.
 std::optional<double> ParseDouble(absl::string_view text);

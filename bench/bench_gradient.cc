@@ -15,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "base/large_memory.h"
 #include "base/number.h"
 #include "bench/measurements.h"
-#include "bench/this_program.h"
 #include "core/linear_logp/engine.h"
 #include "keval/client.h"
 #include "tests/support/server_process.h"
@@ -37,7 +37,7 @@ struct Flags {
   bool bfloat16 = false;
   int rounds = 5;
   bool json = false;
-  std::string kevald = BesideThisProgram("kevald");
+  std::string kevald = ProgramBesideThisOne("kevald");
 };
 
 // Zeroed memory: the operator takes as long whatever is in it.

@@ -21,13 +21,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "base/large_memory.h"
 #include "base/number.h"
 #include "bench/flight_peer.h"
 #include "bench/measurements.h"
 #include "bench/process_memory.h"
 #include "bench/tcp_peer.h"
-#include "bench/this_program.h"
 #include "keval/client.h"
 #include "tests/support/certificates.h"
 #include "tests/support/server_process.h"
@@ -48,7 +48,7 @@ struct Flags {
   bool json = false;
   bool unix_socket = false;
   std::string python = "python3";
-  std::string kevald = BesideThisProgram("kevald");
+  std::string kevald = ProgramBesideThisOne("kevald");
 };
 
 // One of keval's or Flight's transfers, and which of TCP's it is compared with.

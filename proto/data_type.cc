@@ -29,4 +29,15 @@ std::optional<DType> ToDType(v1::DataType type) {
   return std::nullopt;
 }
 
+absl::string_view AutocastName(v1::Autocast autocast) {
+  switch (autocast) {
+    case v1::AUTOCAST_BFLOAT16:
+      return "bfloat16";
+    case v1::AUTOCAST_FLOAT16:
+      return "float16";
+    default:
+      return "none";
+  }
+}
+
 }  // namespace keval

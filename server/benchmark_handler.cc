@@ -19,6 +19,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "server/job_calibration.h"
+#include "server/job_end.h"
 #include "server/job_plan.h"
 #include "server/job_target.h"
 #include "server/report_builder.h"
@@ -41,10 +42,6 @@ absl::Status NoSuchJob(absl::string_view name) {
 }
 
 absl::Status Draining() { return WithRetryDelayMs(absl::UnavailableError("the server is draining"), kDrainRetryMs); }
-
-bool HasEnded(const v1::BenchmarkJob& job) {
-  return job.state() == v1::BenchmarkJob::DONE || job.state() == v1::BenchmarkJob::CANCELLED;
-}
 
 absl::Status CheckRequestId(const std::string& request_id) {
   if (request_id.size() > kMaxRequestIdBytes) {
@@ -190,7 +187,7 @@ absl::Status BenchmarkHandler::Watch(absl::string_view principal, const v1::Watc
     }
     if (auto status = check(); !status.ok()) return status;
     if (!events->empty()) continue;  // There may be more.
-    if (HasEnded(stored->job)) return absl::OkStatus();
+    if (HasEnded(stored->job.state())) return absl::OkStatus();
     if (runner_->draining()) return Draining();
     if (request.progress()) {
       if (!SendProgress(request.name(), send, &progress_seen)) return absl::CancelledError("the watcher has gone");
@@ -228,7 +225,7 @@ absl::Status BenchmarkHandler::GetReport(absl::string_view principal, const v1::
   }
   auto stored = OwnJob(principal, request.name());
   if (!stored.ok()) return stored.status();
-  if (!HasEnded(stored->job)) {
+  if (!HasEnded(stored->job.state())) {
     return absl::FailedPreconditionError("the job has not ended yet: watch it, then ask again");
   }
   auto record = LoadJobRecord(store_, std::move(stored->job));

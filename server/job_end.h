@@ -5,9 +5,13 @@
 #include <string>
 
 #include "core/verdict/verdict.h"
+#include "keval/v1/benchmark.pb.h"
 #include "server/job_store.h"
 
 namespace keval::server {
+
+// `state`: a BenchmarkJob::State, or the number of one as the store's column holds it.
+inline bool HasEnded(int state) { return state == v1::BenchmarkJob::DONE || state == v1::BenchmarkJob::CANCELLED; }
 
 // By the names of BenchmarkJob.
 struct JobEnd {

@@ -15,9 +15,6 @@ namespace keval::server {
 
 // All may throw SQLite's exceptions. `position` is the job's row.
 
-// `state`: a BenchmarkJob::State, as the column holds it.
-inline bool HasEnded(int state) { return state == v1::BenchmarkJob::DONE || state == v1::BenchmarkJob::CANCELLED; }
-
 // The row of the job of that name and its state, or nullopt.
 std::optional<std::int64_t> PositionOf(SQLite::Database* database, absl::string_view name, int* state);
 

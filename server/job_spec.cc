@@ -46,17 +46,6 @@ absl::Status InvalidInt(absl::string_view field, std::int64_t value, absl::strin
   return InvalidField(field, absl::StrCat(value), limit);
 }
 
-absl::string_view AutocastName(v1::Autocast autocast) {
-  switch (autocast) {
-    case v1::AUTOCAST_BFLOAT16:
-      return "bfloat16";
-    case v1::AUTOCAST_FLOAT16:
-      return "float16";
-    default:
-      return "none";
-  }
-}
-
 absl::Status CheckDisplayName(absl::string_view field, const std::string& name) {
   if (name.size() > kMaxDisplayNameBytes) {
     return InvalidField(field, absl::StrCat(name.size(), " bytes"),

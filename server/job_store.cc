@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/field_error.h"
 #include "base/text.h"
+#include "server/job_end.h"
 #include "server/job_rows.h"
 #include "server/job_schema.h"
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "base/file.h"
 #include "base/large_memory.h"
 #include "base/text.h"
 #include "core/linear_logp/engine.h"
@@ -70,7 +71,7 @@ Platform TorchPlatform(const ServerOptions& options) {
 // Jobs and contract checks run it; without it each of them would fail.
 absl::Status CheckWorkerProgram(const ServerOptions& options) {
   const std::string path =
-      options.worker_program.empty() ? worker::ProgramBesideThisOne("keval-worker") : options.worker_program;
+      options.worker_program.empty() ? ProgramBesideThisOne("keval-worker") : options.worker_program;
   if (access(path.c_str(), X_OK) == 0) return absl::OkStatus();
   return InvalidField("--worker_program", path, "a program that can be run");
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/sha256.h"
 #include "server/worker/arm_calls.h"
 #include "server/worker/evidence_calls.h"
@@ -242,7 +243,7 @@ std::chrono::milliseconds StartTimeout(const WorkerRoundCollector::Options& opti
 
 WorkerRoundCollector::WorkerRoundCollector(Options options) : options_(std::move(options)) {
   if (options_.worker_program.empty()) {
-    options_.worker_program = worker::ProgramBesideThisOne("keval-worker");
+    options_.worker_program = ProgramBesideThisOne("keval-worker");
   }
 }
 

@@ -9,7 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
-#include "client/cli/proto_json.h"
+#include "core/verdict/json.h"
 
 namespace keval::cli {
 namespace {
@@ -18,8 +18,8 @@ nlohmann::ordered_json RowToJson(const v1::ContractRow& row) {
   return {{"id", row.id()},
           {"arm", row.arm()},
           {"case", row.case_name()},
-          {"measured", NumberToJson(row.measured())},
-          {"limit", NumberToJson(row.limit())},
+          {"measured", verdict::NumberToJson(row.measured())},
+          {"limit", verdict::NumberToJson(row.limit())},
           {"status", EnumText(v1::ContractRow::RowStatus_descriptor(), row.status())},
           {"why", row.why()}};
 }

@@ -21,6 +21,7 @@
 #include "client/cli/proto_json.h"
 #include "client/cli/usage_error.h"
 #include "client/tensor_file/safetensors.h"
+#include "core/verdict/json.h"
 
 namespace keval::cli {
 namespace {
@@ -94,7 +95,9 @@ Json ResultJson(const std::string& out, const GradientResult& result, const std:
   const Tensor& logp = tensors.front().tensor;
   if (logp.num_elements() <= kMaxPrintedValues) {
     document["logp"] = Json::array();
-    for (std::int64_t i = 0; i < logp.num_elements(); ++i) document["logp"].push_back(NumberToJson(logp.At(i)));
+    for (std::int64_t i = 0; i < logp.num_elements(); ++i) {
+      document["logp"].push_back(verdict::NumberToJson(logp.At(i)));
+    }
   }
   return document;
 }

@@ -13,6 +13,7 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "client/cli/proto_json.h"
+#include "core/verdict/explanation.h"
 
 namespace keval::cli {
 namespace {
@@ -31,7 +32,7 @@ std::string RoundText(const v1::RoundDone& round) {
   std::string text = absl::StrCat("round ", round.round(), " in ", FixedText(round.seconds(), 1), " s");
   const std::map<std::string, double> sorted(round.differences().begin(), round.differences().end());
   for (const auto& [series, difference] : sorted) {
-    absl::StrAppend(&text, "  ", PrintableText(series, 128), " ", LnPercent(difference));
+    absl::StrAppend(&text, "  ", PrintableText(series, 128), " ", verdict::GainPercentText(difference));
     if (const auto found = intervals.find(series); found != intervals.end()) absl::StrAppend(&text, " ", found->second);
   }
   if (round.next_look() > 0) absl::StrAppend(&text, "; look at ", round.next_look());
@@ -41,7 +42,7 @@ std::string RoundText(const v1::RoundDone& round) {
 std::string LookText(const v1::Look& look) {
   std::string text = absl::StrCat("look at ", look.rounds(), " rounds:");
   for (const auto& series : look.series()) {
-    absl::StrAppend(&text, "  ", PrintableText(series.series(), 128), " ", LnPercent(series.mean()), " ",
+    absl::StrAppend(&text, "  ", PrintableText(series.series(), 128), " ", verdict::GainPercentText(series.mean()), " ",
                     IntervalText(series));
   }
   if (look.next_look() > 0) absl::StrAppend(&text, "; next look at ", look.next_look());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "core/verdict/explanation.h"
 
 namespace keval::cli {
 namespace {
@@ -22,13 +23,9 @@ bool HasEnded(const v1::BenchmarkJob& job) {
 
 }  // namespace
 
-std::string LnPercent(double ln_ratio) {
-  const double percent = 100 * std::expm1(ln_ratio);
-  return absl::StrCat(percent >= 0 ? "+" : "", FixedText(percent, 2), " %");
-}
-
 std::string IntervalText(const v1::Look::SeriesLook& series) {
-  return absl::StrCat("[", LnPercent(series.sup_lo()), ", ", LnPercent(series.sup_hi()), "]");
+  return absl::StrCat("[", verdict::GainPercentText(series.sup_lo()), ", ", verdict::GainPercentText(series.sup_hi()),
+                      "]");
 }
 
 std::string DurationText(double seconds) {
@@ -94,7 +91,7 @@ std::string ProgressLine::Text() const {
   }
   if (in_rounds && next_look_ > 0) parts.push_back(absl::StrCat("look at ", next_look_));
   if (running_.valued_rounds() > 0) {
-    parts.push_back(absl::StrCat(LnPercent(running_.mean()), " ", IntervalText(running_)));
+    parts.push_back(absl::StrCat(verdict::GainPercentText(running_.mean()), " ", IntervalText(running_)));
   }
   if (const std::string left = TimeLeft(); in_rounds && !left.empty()) parts.push_back(left);
   return absl::StrJoin(parts, " · ");

@@ -9,9 +9,6 @@
 
 namespace keval::cli {
 
-// ln units as a percentage: "+0.74 %".
-std::string LnPercent(double ln_ratio);
-
 // "[+0.48 %, +1.00 %]"
 std::string IntervalText(const v1::Look::SeriesLook& series);
 

@@ -1,13 +1,11 @@
 #include "client/cli/proto_json.h"
 
-#include <cmath>
-
 #include <google/protobuf/descriptor.h>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "base/number.h"
+#include "core/verdict/json.h"
 
 namespace keval::cli {
 namespace {
@@ -31,11 +29,11 @@ Json ValueToJson(const Message& message, const FieldDescriptor* field, int index
     case FieldDescriptor::CPPTYPE_UINT64:
       return repeated ? reflection->GetRepeatedUInt64(message, field, index) : reflection->GetUInt64(message, field);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return NumberToJson(repeated ? reflection->GetRepeatedDouble(message, field, index)
-                                   : reflection->GetDouble(message, field));
+      return verdict::NumberToJson(repeated ? reflection->GetRepeatedDouble(message, field, index)
+                                            : reflection->GetDouble(message, field));
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return NumberToJson(static_cast<double>(repeated ? reflection->GetRepeatedFloat(message, field, index)
-                                                       : reflection->GetFloat(message, field)));
+      return verdict::NumberToJson(static_cast<double>(repeated ? reflection->GetRepeatedFloat(message, field, index)
+                                                                : reflection->GetFloat(message, field)));
     case FieldDescriptor::CPPTYPE_BOOL:
       return repeated ? reflection->GetRepeatedBool(message, field, index) : reflection->GetBool(message, field);
     case FieldDescriptor::CPPTYPE_ENUM:
@@ -68,11 +66,6 @@ Json MapToJson(const Message& message, const FieldDescriptor* field) {
 }
 
 }  // namespace
-
-Json NumberToJson(double value) {
-  if (!std::isfinite(value)) return DoubleText(value);
-  return value;
-}
 
 std::string EnumText(const google::protobuf::EnumDescriptor* type, int number) {
   const auto* const value = type->FindValueByNumber(number);

@@ -13,9 +13,6 @@ namespace keval::cli {
 // Scalars are always there; messages, and members of a oneof, only where they are set.
 nlohmann::ordered_json ProtoToJson(const google::protobuf::Message& message);
 
-// `value`, or its text where JSON has no number for it.
-nlohmann::ordered_json NumberToJson(double value);
-
 // "bfloat16" for DATA_TYPE_BFLOAT16, "QUEUED" for QUEUED: what follows the type's prefix, if the name has it. The
 // digits of a number that this client doesn't know: a newer server's.
 std::string EnumText(const google::protobuf::EnumDescriptor* type, int number);

@@ -9,11 +9,6 @@
 #include "base/number.h"
 
 namespace keval::report {
-namespace {
-
-std::string SignedPercent(double percent) { return absl::StrCat(percent >= 0 ? "+" : "", FixedText(percent, 2), " %"); }
-
-}  // namespace
 
 const Json& Member(const Json& object, absl::string_view key) {
   static const Json null;
@@ -69,12 +64,12 @@ std::string ShortOf(const Json& object, absl::string_view key) {
 
 std::string PercentOf(const Json& object, absl::string_view key) {
   const auto number = NumberOf(object, key);
-  return number ? SignedPercent(*number) : std::string(kAbsent);
+  return number ? SignedPercentText(*number) : std::string(kAbsent);
 }
 
 std::string GainOf(const Json& value) {
   const auto number = NumberOf(value);
-  return number ? SignedPercent(100 * std::expm1(*number)) : std::string(kAbsent);
+  return number ? SignedPercentText(100 * std::expm1(*number)) : std::string(kAbsent);
 }
 
 std::string GainOf(const Json& object, absl::string_view key) { return GainOf(Member(object, key)); }

@@ -49,7 +49,7 @@ void Gather(Evidence* evidence) {
 
 bool Usable(const Case& test_case, const Outcome& outcome, Tally* tally) {
   if (!outcome.declined.empty()) {
-    tally->Skip(outcome.declined);
+    tally->Note(outcome.declined);
   } else if (!outcome.error.empty()) {
     tally->Fail(test_case.Label(), outcome.error);
   }

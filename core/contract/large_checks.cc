@@ -168,8 +168,8 @@ std::int64_t NeededBytes(const Arm& arm, const Case& c) {
 
 void CheckC12(const Evidence& evidence, const Arm& arm, Tally* tally) {
   const linear_logp::Device& device = evidence.maker.device();
-  if (!device.cuda) return tally->Skip("needs tens of GiB and a GPU; this is a CPU");
-  if (evidence.quick) return tally->Skip("left out of a quick check");
+  if (!device.cuda) return tally->Note("needs tens of GiB and a GPU; this is a CPU");
+  if (evidence.quick) return tally->Note("left out of a quick check");
   for (const CaseShape& shape : {kManyLogits, kLargeTable}) {
     Case sizes;
     sizes.problem = {.num_tokens = shape.num_tokens,
@@ -184,7 +184,7 @@ void CheckC12(const Evidence& evidence, const Arm& arm, Tally* tally) {
       if (d.device.Name() == device.Name()) free = d.free_bytes;
     }
     if (needed > free) {
-      tally->Skip(absl::StrCat("device memory: ", needed, " bytes needed, ", free, " free"));
+      tally->Note(absl::StrCat("device memory: ", needed, " bytes needed, ", free, " free"));
       continue;
     }
     JudgeLargeShape(evidence, arm, shape, tally);

@@ -40,7 +40,7 @@ linear_logp::ChunkPlan PlanOf(const Case& c) {
 // Calls `judge` for each sample that the arm ran; skips the arm that claims no production path.
 template <typename Judge>
 void ForEachSample(const Evidence& evidence, const Arm& arm, Tally* tally, const Judge& judge) {
-  if (!arm.ClaimsAnyPath()) return tally->Skip(kClaimsNoPath);
+  if (!arm.ClaimsAnyPath()) return tally->Note(kClaimsNoPath);
   for (const Sample& sample : evidence.samples) {
     const Outcome& outcome = OutcomeOf(sample, arm);
     if (Usable(sample.test_case, outcome, tally)) judge(sample, outcome);
@@ -100,7 +100,7 @@ void CheckP2(const Evidence& evidence, const Arm& arm, Tally* tally) {
 // With hidden the identity, each element of grad_weight is one element of dz, and each logit one sum of two numbers:
 // dz's very bits can be computed beside the variant's.
 void CheckP3(const Evidence& evidence, const Arm& arm, Tally* tally) {
-  if (!arm.ClaimsAnyPath()) return tally->Skip(kClaimsNoPath);
+  if (!arm.ClaimsAnyPath()) return tally->Note(kClaimsNoPath);
   for (const std::int64_t chunk_tokens : {5, 16}) {
     Case c = evidence.maker.Plain(DType::kFloat32, {.num_tokens = 16, .hidden_size = 16, .chunk_tokens = chunk_tokens},
                                   absl::StrCat("identity_hidden_chunks_of_", chunk_tokens));
@@ -150,7 +150,7 @@ void ExpectTableOps(const Case& c, const OpList& ops, bool in_place, Tally* tall
 }
 
 void CheckP5(const Evidence& evidence, const Arm& arm, Tally* tally) {
-  if (!arm.Claims(ProductionPath::kMatmulAdd)) return tally->Skip("this variant doesn't claim to be the base path");
+  if (!arm.Claims(ProductionPath::kMatmulAdd)) return tally->Note("this variant doesn't claim to be the base path");
   ForEachSample(evidence, arm, tally, [&](const Sample& sample, const Outcome& outcome) {
     ExpectTableOps(sample.test_case, outcome.backward_ops, false, tally);
   });
@@ -167,7 +167,7 @@ std::vector<std::string> OtherOps(const Case& c, const OpList& ops) {
 }
 
 void CheckP6(const Evidence& evidence, const Arm& arm, Tally* tally) {
-  if (!arm.Claims(ProductionPath::kAddmm)) return tally->Skip("this variant doesn't claim to be the addmm_ path");
+  if (!arm.Claims(ProductionPath::kAddmm)) return tally->Note("this variant doesn't claim to be the addmm_ path");
   ForEachSample(evidence, arm, tally, [&](const Sample& sample, const Outcome& outcome) {
     const Case& c = sample.test_case;
     const bool in_place = c.problem.dtype != DType::kFloat64 && c.options.autocast == Autocast::kNone;
@@ -192,7 +192,7 @@ std::vector<std::string> Names(const OpList& ops) {
 }
 
 void CheckP7(const Evidence& evidence, const Arm& arm, Tally* tally) {
-  if (!evidence.IsProductionPair()) return tally->Skip(kNotTheProductionPair);
+  if (!evidence.IsProductionPair()) return tally->Note(kNotTheProductionPair);
   for (const Sample& sample : evidence.samples) {
     const Case& c = sample.test_case;
     if (c.options.autocast == Autocast::kNone) continue;
@@ -231,7 +231,7 @@ std::int64_t CountHiddenProducts(const Case& c, const OpList& ops) {
 }
 
 void CheckP8(const Evidence& evidence, const Arm& arm, Tally* tally) {
-  if (!arm.ClaimsAnyPath()) return tally->Skip(kClaimsNoPath);
+  if (!arm.ClaimsAnyPath()) return tally->Note(kClaimsNoPath);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const Case c = evidence.maker.Plain(dtype);
     const Outcome no_weight = arm.Run(c, {.hidden = true, .weight = false, .bias = true});

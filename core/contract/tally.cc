@@ -45,13 +45,11 @@ void Tally::Take(absl::string_view case_name, double measured, double limit, boo
   row_.why = PrintableText(detail, 1024);
 }
 
-void Tally::Skip(absl::string_view why) {
-  const std::string text = PrintableText(why, 256);
-  if (absl::StrContains(notes_, text)) return;
-  absl::StrAppend(&notes_, notes_.empty() ? "" : "; ", text);
+void Tally::Note(absl::string_view text) {
+  const std::string note = PrintableText(text, 256);
+  if (absl::StrContains(notes_, note)) return;
+  absl::StrAppend(&notes_, notes_.empty() ? "" : "; ", note);
 }
-
-void Tally::Note(absl::string_view text) { Skip(text); }
 
 Row Tally::ToRow() const {
   Row row = row_;

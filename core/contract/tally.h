@@ -19,10 +19,8 @@ class Tally {
   // A yes or no; `why` is what is wrong where it isn't so.
   void Expect(absl::string_view case_name, bool holds, absl::string_view why);
   void Fail(absl::string_view case_name, absl::string_view why) { Expect(case_name, false, why); }
-  // The line doesn't bind here, or the variant declines this input. Says so in a passing row; if nothing else was
-  // observed, the row is not applicable.
-  void Skip(absl::string_view why);
-  // What else a passing row reports.
+  // What else a row that doesn't fail says: that the line doesn't bind here, that the variant declines this input, or
+  // figures. A row with notes and no observation is not applicable.
   void Note(absl::string_view text);
 
   Row ToRow() const;

@@ -75,7 +75,7 @@ bool Comparable(const Evidence& evidence, const Case& c) {
 void CheckC1(const Evidence& evidence, const Arm& /*arm*/, Tally* tally) {
   for (const Arm& arm : evidence.arms) {
     if (arm.description().epsilon > 0) {
-      return tally->Skip(absl::StrCat(arm.description().name, " declares its own epsilon, ",
+      return tally->Note(absl::StrCat(arm.description().name, " declares its own epsilon, ",
                                       DoubleText(arm.description().epsilon), ": each arm is judged by C2"));
     }
   }

@@ -124,10 +124,7 @@ std::string ExplainRegressed(const Look& look) {
 
 }  // namespace
 
-std::string GainPercentText(double log_ratio) {
-  const std::string text = FixedText(100 * std::expm1(log_ratio), 2);
-  return absl::StrCat(log_ratio >= 0 ? "+" : "", text, " %");
-}
+std::string GainPercentText(double log_ratio) { return SignedPercentText(100 * std::expm1(log_ratio)); }
 
 std::string Explain(const Outcome& outcome, const Config& config, const std::string& for_more_rounds) {
   switch (outcome.rule) {

@@ -9,6 +9,9 @@
 namespace keval::worker {
 namespace {
 
+// A preparation makes about as many calls as a block, and fills the inputs.
+constexpr int kPrepareLimitBlocks = 2;
+
 Region RegionOf(server::DiagnosticRegion region) {
   switch (region) {
     case server::DiagnosticRegion::kBackward:
@@ -52,7 +55,7 @@ absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& wor
   shape.set_bias(work.shape.bias);
   shape.set_autocast(work.shape.autocast);
   shape.set_chunk_elems(work.shape.chunk_elems);
-  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
+  absl::StatusOr<Reply> reply = AskArm(seat, request, crew);
   if (!reply.ok()) {
     return reply.status();
   }
@@ -62,12 +65,12 @@ absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& wor
   return reply->prepared();
 }
 
+absl::StatusOr<Reply> AskArm(Seat seat, const Request& request, WorkerCrew* crew) {
+  return crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
+}
+
 absl::StatusOr<Prepared> PrepareInTurn(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
-  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-  if (!turn.ok()) {
-    return turn.status();
-  }
-  return PrepareArm(arms, work, seat, crew);
+  return InTurn(crew, [&] { return PrepareArm(arms, work, seat, crew); });
 }
 
 absl::Status ReleaseArm(Seat seat, WorkerCrew* crew) {

@@ -12,9 +12,6 @@
 
 namespace keval::worker {
 
-// PrepareArm makes about as many calls as a block, and fills the inputs.
-inline constexpr int kPrepareLimitBlocks = 2;
-
 // Of one arm in one series.
 struct Work {
   server::WorkShape shape;
@@ -23,10 +20,23 @@ struct Work {
   bool measure_peak = false;
 };
 
-// Errors of each: WorkerCrew's. REQUIRES a turn, held by the caller, for PrepareArm and TimeBlock.
+// Errors of each: WorkerCrew's. REQUIRES a turn, held by the caller, for PrepareArm, AskArm and TimeBlock.
 absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew);
 
-// PrepareArm in a turn of its own: REQUIRES that the caller holds none.
+// What the prepared arm in `seat` answers to `request`, which may take it as long as a preparation.
+absl::StatusOr<Reply> AskArm(Seat seat, const Request& request, WorkerCrew* crew);
+
+// What `call`, which answers with a StatusOr, does in a turn of its own: REQUIRES that the caller holds none.
+template <typename Call>
+auto InTurn(WorkerCrew* crew, const Call& call) -> decltype(call()) {
+  const absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
+  if (!turn.ok()) {
+    return turn.status();
+  }
+  return call();
+}
+
+// PrepareArm in a turn of its own.
 absl::StatusOr<Prepared> PrepareInTurn(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew);
 
 // Lets go of the arm's tensors, for the next series has to fit too.

@@ -13,21 +13,18 @@ absl::StatusOr<Reply> AskOfArm(const server::JobArms& arms, const server::Series
                                const Request& request, WorkerCrew* crew) {
   const Work work = {run.shape, server::DiagnosticRegion::kForwardBackward,
                      Draw(arms.seed, Purpose::kProfile, 0, index), false};
-  absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-  if (!turn.ok()) {
-    return turn.status();
-  }
-  if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
-    return status;
-  }
-  absl::StatusOr<Reply> reply = crew->Ask(seat, request, kPrepareLimitBlocks * crew->hang_timeout());
-  if (!reply.ok()) {
-    return reply.status();
-  }
-  if (absl::Status status = ReleaseArm(seat, crew); !status.ok()) {
-    return status;
-  }
-  return reply;
+  return InTurn(crew, [&]() -> absl::StatusOr<Reply> {
+    if (absl::Status status = PrepareArm(arms, work, seat, crew).status(); !status.ok()) {
+      return status;
+    }
+    absl::StatusOr<Reply> reply = AskArm(seat, request, crew);
+    if (reply.ok()) {
+      if (absl::Status status = ReleaseArm(seat, crew); !status.ok()) {
+        return status;
+      }
+    }
+    return reply;
+  });
 }
 
 }  // namespace

@@ -140,14 +140,6 @@ class SpawnPlan {
 
 }  // namespace
 
-std::string ProgramBesideThisOne(const std::string& name) {
-  std::array<char, 4096> path{};
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
-  const std::string self(path.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
-  const std::size_t slash = self.rfind('/');
-  return slash == std::string::npos ? name : absl::StrCat(self.substr(0, slash + 1), name);
-}
-
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::string& program, int threads,
                                                                     std::string kernel_counters) {
   std::array<int, 2> sockets{};

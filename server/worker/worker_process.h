@@ -29,9 +29,6 @@ struct WorkerFault {
   bool is_contract = false;
 };
 
-// `$PATH`-free: the program beside the running one.
-std::string ProgramBesideThisOne(const std::string& name);
-
 // Owns one child process in a process group of its own; the destructor kills what is left of the group and reaps the
 // child, so none is left behind. The child inherits its control socket, a page of shared memory, a pipe as stdout and
 // stderr, and nothing else; its environment is ours without what would change allocators or precision. Not thread-safe;

@@ -157,6 +157,14 @@ void OperatorTest::SetUp() {
   at::set_num_threads(1);  // Small products: threads would only wait for each other on a busy machine.
 }
 
+void EngineOperatorTest::SetUp() {
+  OperatorTest::SetUp();
+  if (IsSkipped()) return;
+  auto engine = linear_logp::Engine::Create(TestDevice(), 1);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  engine_ = *std::move(engine);
+}
+
 std::vector<at::ScalarType> OperandTypes() {
   std::vector<at::ScalarType> types = {at::kFloat, at::kBFloat16, at::kHalf};
   if (!TestDevice().cuda) types.push_back(at::kDouble);

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/linear_logp/engine.h"
 #include "core/linear_logp/reference.h"
 #include "core/linear_logp/variant.h"
 #include "tests/support/linear_logp_cases.h"
@@ -28,6 +30,14 @@ c10::Device TestTorchDevice();
 class OperatorTest : public ::testing::Test {
  protected:
   void SetUp() override;
+};
+
+// OperatorTest with an engine of one thread on that device.
+class EngineOperatorTest : public OperatorTest {
+ protected:
+  void SetUp() override;
+
+  std::unique_ptr<linear_logp::Engine> engine_;
 };
 
 // Dtypes that the device takes.

@@ -33,6 +33,12 @@ TEST(NumberTest, TextIsShortestAndRoundTrips) {
   EXPECT_EQ(FixedText(1e300, 0).size(), 301U);
 }
 
+TEST(NumberTest, APercentageCarriesItsSign) {
+  EXPECT_EQ(SignedPercentText(0.854), "+0.85 %");
+  EXPECT_EQ(SignedPercentText(-12), "-12.00 %");
+  EXPECT_EQ(SignedPercentText(0), "+0.00 %");
+}
+
 TEST(NumberTest, IgnoresTheLocale) {
   // The German locale is installed by scripts/bootstrap; without it this test could show nothing.
   ASSERT_NE(std::setlocale(LC_ALL, "de_DE.UTF-8"), nullptr);

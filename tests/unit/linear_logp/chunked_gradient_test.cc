@@ -62,16 +62,8 @@ struct Gathered {
   Outputs end;
 };
 
-class ChunkedGradientTest : public test_support::OperatorTest {
+class ChunkedGradientTest : public test_support::EngineOperatorTest {
  protected:
-  void SetUp() override {
-    OperatorTest::SetUp();
-    if (IsSkipped()) return;
-    auto engine = Engine::Create(test_support::TestDevice(), 1);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-
   Gathered RunChunks(const Request& request, const Options& options, Want want) {
     Gathered gathered;
     Inputs others = request.inputs;
@@ -97,8 +89,6 @@ class ChunkedGradientTest : public test_support::OperatorTest {
     gathered.end = *std::move(end);
     return gathered;
   }
-
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(ChunkedGradientTest, HasTheBitsOfOneCall) {

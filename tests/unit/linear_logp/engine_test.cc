@@ -87,16 +87,8 @@ void ExpectSameBytes(const Outputs& got, const Result& want) {
   ExpectSameBytes(*got.grad_bias, want.gradients.grad_bias);
 }
 
-class EngineTest : public test_support::OperatorTest {
+class EngineTest : public test_support::EngineOperatorTest {
  protected:
-  void SetUp() override {
-    OperatorTest::SetUp();
-    if (IsSkipped()) return;
-    auto engine = Engine::Create(test_support::TestDevice(), 1);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-
   absl::StatusOr<Outputs> Gradient(const Request& request, const Options& options = {}, Want want = {},
                                    const ContinueCheck& check = nullptr) {
     return engine_->Gradient(request.problem, options, want, request.inputs, check);
@@ -108,8 +100,6 @@ class EngineTest : public test_support::OperatorTest {
     const auto outputs = Gradient(SmallRequest());
     EXPECT_TRUE(outputs.ok()) << outputs.status();
   }
-
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(EngineTest, AnswersWithTheVariantsBitsInTheRequestsShapes) {

@@ -47,6 +47,19 @@ class BenchmarkHandlerTest : public ::testing::Test {
     return events;
   }
 
+  // Of one whose noise lets no look decide.
+  std::vector<v1::JobEvent> EventsOfAnUndecidedJob() {
+    work_->noise = 0.2;
+    JobServer server(dir_.path(), work_);
+    const std::string name = server.Create(TestSpec()).name();
+    server.Start();
+    server.WaitForEnd(name);
+    absl::Status status;
+    std::vector<v1::JobEvent> events = Watch(&server, name, 0, &status);
+    EXPECT_TRUE(status.ok()) << status;
+    return events;
+  }
+
   const TempDir dir_;
   const std::shared_ptr<FakeWork> work_ = std::make_shared<FakeWork>();
 };
@@ -265,14 +278,8 @@ TEST_F(BenchmarkHandlerTest, AWatchGetsEveryEventOnceAndEndsWithTheJob) {
 }
 
 TEST_F(BenchmarkHandlerTest, ALookThatDecidesNothingSaysWhenTheNextOneIs) {
-  work_->noise = 0.2;
-  JobServer server(dir_.path(), work_);
-  const std::string name = server.Create(TestSpec()).name();
-  server.Start();
-  server.WaitForEnd(name);
-  absl::Status status;
   std::vector<v1::Look> looks;
-  for (const auto& event : Watch(&server, name, 0, &status)) {
+  for (const auto& event : EventsOfAnUndecidedJob()) {
     if (event.has_look()) looks.push_back(event.look());
   }
   ASSERT_EQ(looks.size(), 2U);
@@ -283,15 +290,9 @@ TEST_F(BenchmarkHandlerTest, ALookThatDecidesNothingSaysWhenTheNextOneIs) {
 }
 
 TEST_F(BenchmarkHandlerTest, EveryRoundTellsTheIntervalsSoFarAndTheNextLook) {
-  work_->noise = 0.2;
-  JobServer server(dir_.path(), work_);
-  const std::string name = server.Create(TestSpec()).name();
-  server.Start();
-  server.WaitForEnd(name);
-  absl::Status status;
   std::vector<v1::RoundDone> rounds;
   v1::Look first_look;
-  for (const auto& event : Watch(&server, name, 0, &status)) {
+  for (const auto& event : EventsOfAnUndecidedJob()) {
     if (event.has_round_done()) rounds.push_back(event.round_done());
     if (event.has_look() && first_look.rounds() == 0) first_look = event.look();
   }
