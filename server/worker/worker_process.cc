@@ -33,9 +33,28 @@ constexpr std::chrono::milliseconds kTick{50};
 constexpr std::chrono::seconds kBurialPatience{10};  // A crash may take a while to unmap tens of GiB.
 constexpr std::size_t kTailBytes = 4096;
 
-// What would make a worker compute otherwise than the report says: other allocators, other precision, other pools.
-constexpr std::array<absl::string_view, 9> kNotInherited = {
-    "MALLOC_", "GLIBC_TUNABLES=", "LD_PRELOAD=", "OMP_", "MKL_", "KMP_", "PYTORCH_", "NVIDIA_TF32_OVERRIDE=", "TORCH_"};
+// What would make a worker compute or take time otherwise than the report says: other allocators, precision, thread
+// pools, instruction sets, kernels, launches. Prefixes; docs/measuring.md names them.
+constexpr absl::string_view kNotInherited[] = {"MALLOC_",
+                                               "GLIBC_TUNABLES=",
+                                               "LD_PRELOAD=",
+                                               "OMP_",
+                                               "GOMP_",
+                                               "MKL_",
+                                               "KMP_",
+                                               "DNNL_",
+                                               "ONEDNN_",
+                                               "ATEN_",
+                                               "TORCH_",
+                                               "PYTORCH_",
+                                               "CUBLAS",
+                                               "CUDNN_",
+                                               "NVIDIA_TF32_OVERRIDE=",
+                                               "CUDA_AUTO_BOOST=",
+                                               "CUDA_DEVICE_MAX_CONNECTIONS=",
+                                               "CUDA_FORCE_PTX_JIT=",
+                                               "CUDA_LAUNCH_BLOCKING=",
+                                               "CUDA_MODULE_LOADING="};
 
 std::vector<std::string> ChildEnvironment(int threads) {
   std::vector<std::string> variables;
@@ -310,10 +329,9 @@ WorkerFault WorkerProcess::Bury() {
   using Blame = WorkerFault::Blame;
   const auto deadline = std::chrono::steady_clock::now() + kBurialPatience;
   while (!reaped_) {
-    const pid_t ended = waitpid(pid_, &wait_status_, WNOHANG);
-    if (ended == pid_) {
-      reaped_ = true;
-      kill(-pid_, SIGKILL);  // Helpers that it may have left.
+    siginfo_t ended{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_) {
+      Kill();  // Helpers that it may have left; its number is its own, and its end what it was, until it is reaped.
     } else if (std::chrono::steady_clock::now() >= deadline) {
       Kill();
       DrainOutput();

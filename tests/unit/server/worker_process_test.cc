@@ -3,12 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -19,12 +22,20 @@ namespace keval::worker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Blame = WorkerFault::Blame;
 using std::chrono::milliseconds;
 
 void ExpectNoChildren() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
+}
+
+// Zombies that nobody reaps don't.
+bool IsRunning(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  return !stat.empty() && stat.substr(stat.rfind(')') + 2, 1) != "Z";
 }
 
 WorkerFault FaultOf(const std::string& program, milliseconds timeout = milliseconds(10000)) {
@@ -46,6 +57,48 @@ TEST(WorkerProcessTest, ExitsAreCrashesWithTheirCode) {
 
 TEST(WorkerProcessTest, LastWordsAreKeptAndPrintable) {
   EXPECT_THAT(FaultOf("/bin/cat").detail, HasSubstr("it last wrote: "));  // Complains of its argument.
+}
+
+TEST(WorkerProcessTest, VariablesThatChangeTimesOrResultsAreNotInherited) {
+  const testing::TempDir folder;
+  const std::string program = folder.path() + "/print-environment";
+  std::ofstream(program) << "#!/bin/sh\nenv >" << folder.path() << "/environment\n";
+  ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+  const char* const kNotForWorkers[] = {"CUDA_LAUNCH_BLOCKING",    "CUBLAS_WORKSPACE_CONFIG",
+                                        "CUBLASLT_LOG_LEVEL",      "ATEN_CPU_CAPABILITY",
+                                        "DNNL_MAX_CPU_ISA",        "ONEDNN_MAX_CPU_ISA",
+                                        "PYTORCH_CUDA_ALLOC_CONF", "MALLOC_ARENA_MAX",
+                                        "OMP_PROC_BIND",           "MKL_CBWR"};
+  for (const char* const name : kNotForWorkers) setenv(name, "1", 1);
+  setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // Which device is which must stay.
+  FaultOf(program);
+  for (const char* const name : kNotForWorkers) unsetenv(name);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  std::ifstream file(folder.path() + "/environment");
+  const std::string environment(std::istreambuf_iterator<char>(file), {});
+  for (const char* const name : kNotForWorkers)
+    EXPECT_THAT(environment, Not(HasSubstr(std::string(name) + "="))) << name;
+  EXPECT_THAT(environment, HasSubstr("CUDA_VISIBLE_DEVICES=0"));
+  EXPECT_THAT(environment, HasSubstr("OMP_NUM_THREADS=1"));
+  EXPECT_THAT(environment, HasSubstr("MKL_NUM_THREADS=1"));
+}
+
+TEST(WorkerProcessTest, HelpersThatAWorkerLeavesEndWithIt) {
+  const testing::TempDir folder;
+  const std::string program = folder.path() + "/leave-a-helper";
+  std::ofstream(program) << "#!/bin/sh\nsleep 600 >/dev/null 2>&1 3>&- 4>&- &\necho $! >" << folder.path() << "/helper\nexit 3\n";
+  ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+  EXPECT_THAT(FaultOf(program).detail, HasSubstr("exited with code 3"));
+  pid_t helper = 0;
+  std::ifstream(folder.path() + "/helper") >> helper;
+  ASSERT_GT(helper, 0);
+  // It is init's child by now, and gone or about to be.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (IsRunning(helper) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_FALSE(IsRunning(helper));
+  ExpectNoChildren();
 }
 
 TEST(WorkerProcessTest, SilenceIsAHang) {
@@ -115,7 +168,8 @@ TEST(WorkerProcessTest, AProgramThatIsNotThereIsUnavailable) {
 TEST(WorkerProcessTest, ADeadWorkerShowsInReceive) {
   auto worker = WorkerProcess::Spawn("/bin/true", 1);
   ASSERT_TRUE(worker.ok());
-  std::this_thread::sleep_for(milliseconds(100));
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>((*worker)->pid()), &ended, WEXITED | WNOWAIT), 0);
   (*worker)->Send(Request());  // No SIGPIPE.
   EXPECT_EQ(std::get<WorkerFault>(*(*worker)->Receive(milliseconds(10000), nullptr)).reason, "CRASHED");
 }
