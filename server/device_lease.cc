@@ -34,6 +34,14 @@ absl::StatusOr<DeviceLease::Grant> DeviceLease::Acquire(const std::function<absl
   return Grant(this);
 }
 
+absl::StatusOr<DeviceLease::Grant> DeviceLease::AcquireForWorkers(const std::function<absl::Status()>& check) {
+  absl::StatusOr<Grant> grant = Acquire(check);
+  if (grant.ok() && release_cache_) {
+    release_cache_();
+  }
+  return grant;
+}
+
 void DeviceLease::Release() {
   MutexLock lock(&mutex_);
   held_ = false;

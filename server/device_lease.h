@@ -38,12 +38,20 @@ class DeviceLease {
     DeviceLease* lease_ = nullptr;
   };
 
+  // What gives the memory that this process keeps on the device back to it; AcquireForWorkers calls it. Before anybody
+  // acquires. Empty: nothing is kept.
+  void SetReleaseCache(std::function<void()> release_cache) { release_cache_ = std::move(release_cache); }
+
   // Waits for its turn, asking `check` about every 20 ms; its non-OK answer ends the wait and is returned.
   absl::StatusOr<Grant> Acquire(const std::function<absl::Status()>& check);
+
+  // The same for other processes' use of the device: they find all the memory free that this one doesn't need.
+  absl::StatusOr<Grant> AcquireForWorkers(const std::function<absl::Status()>& check);
 
  private:
   void Release();
 
+  std::function<void()> release_cache_;
   Mutex mutex_;
   CondVar turn_;
   std::uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;

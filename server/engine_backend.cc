@@ -44,6 +44,7 @@ class EngineBackend final : public GradientBackend {
     return engine_->Finish(gradient);
   }
   absl::StatusOr<std::int64_t> FreeBytes() const override { return engine_->FreeBytes(); }
+  void ReleaseCache() override { engine_->ReleaseCache(); }
   bool Healthy() const override { return engine_->Healthy(); }
 
  private:

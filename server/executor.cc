@@ -98,11 +98,13 @@ void Executor::Serve(const BackendFactory& factory) {
   }
   if (!backend.ok()) return;
   while (true) {
+    ReleaseCacheIfAsked(**backend);
     Task* task = nullptr;
     {
       MutexLock lock(&mutex_);
-      while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
-      if (queue_.empty()) return;
+      while (queue_.empty() && !stopping_ && !release_asked_) changed_.Wait(&mutex_);
+      if (queue_.empty() && stopping_) return;
+      if (queue_.empty()) continue;
       task = queue_.front();
       queue_.pop_front();
       if (stopping_ || !healthy_) {
@@ -118,7 +120,8 @@ void Executor::Serve(const BackendFactory& factory) {
 }
 
 void Executor::RunTask(GradientBackend& backend, Task* task) {
-  const linear_logp::ContinueCheck check = [this, task]() -> absl::Status {
+  const linear_logp::ContinueCheck check = [this, task, &backend]() -> absl::Status {
+    ReleaseCacheIfAsked(backend);  // While this request waits for a lease that workers hold.
     {
       MutexLock lock(&mutex_);
       if (stopping_) return Refusal();
@@ -136,6 +139,10 @@ void Executor::RunTask(GradientBackend& backend, Task* task) {
     }
     timing.queue_ns = NanosSince(task->admitted);
     if (status.ok()) {
+      {
+        MutexLock lock(&mutex_);
+        has_cache_ = true;  // Freeing counts too: what a chunked gradient held goes to the allocator.
+      }
       const Clock::time_point start = Clock::now();
       status = task->work(backend, check);
       timing.compute_ns = NanosSince(start);
@@ -147,6 +154,7 @@ void Executor::RunTask(GradientBackend& backend, Task* task) {
     MutexLock lock(&mutex_);
     if (lost) {
       tell = std::exchange(healthy_, false);
+      released_.SignalAll();
       // Whatever the backend called it, to the caller this is the device's loss: try elsewhere or later.
       if (!status.ok()) status = DeviceLost(options_.device);
     }
@@ -158,11 +166,32 @@ void Executor::RunTask(GradientBackend& backend, Task* task) {
   if (tell && options_.on_device_lost) options_.on_device_lost();
 }
 
+void Executor::ReleaseCache() {
+  MutexLock lock(&mutex_);
+  if (!has_cache_) return;
+  release_asked_ = true;
+  changed_.SignalAll();
+  while (release_asked_ && !stopping_ && healthy_) released_.Wait(&mutex_);
+}
+
+void Executor::ReleaseCacheIfAsked(GradientBackend& backend) {
+  {
+    MutexLock lock(&mutex_);
+    if (!release_asked_) return;
+  }
+  backend.ReleaseCache();
+  MutexLock lock(&mutex_);
+  has_cache_ = false;
+  release_asked_ = false;
+  released_.SignalAll();
+}
+
 void Executor::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
+    released_.SignalAll();
   }
   if (thread_.joinable()) thread_.join();
 }

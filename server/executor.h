@@ -49,6 +49,11 @@ class Executor {
   // RESOURCE_EXHAUSTED with a retry delay when the queue is full; UNAVAILABLE after Stop or when the device is lost.
   absl::StatusOr<Timing> Run(const linear_logp::ContinueCheck& check, Needs needs, Work work);
 
+  // Has the backend give the memory that it keeps between requests back to the device, on the executor's thread;
+  // returns when it has, or when the executor ends. REQUIRES that the caller holds the lease, so that nothing computes.
+  // Nothing to do where nothing has run since the last time.
+  void ReleaseCache();
+
   // Ends what waits and, at its next check, what runs, with UNAVAILABLE; then joins the thread. Idempotent.
   void Stop();
 
@@ -61,6 +66,8 @@ class Executor {
   Executor(Options options, DeviceLease* lease);
   void Serve(const BackendFactory& factory);
   void RunTask(GradientBackend& backend, Task* task);
+  // Does what ReleaseCache waits for, if one does.
+  void ReleaseCacheIfAsked(GradientBackend& backend);
   absl::Status Refusal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
@@ -72,6 +79,9 @@ class Executor {
   absl::Status start_status_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool healthy_ ABSL_GUARDED_BY(mutex_) = true;
+  bool has_cache_ ABSL_GUARDED_BY(mutex_) = false;  // Something has run since the cache was released.
+  bool release_asked_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar released_;
   std::thread thread_;
 };
 

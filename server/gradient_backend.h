@@ -37,8 +37,11 @@ class GradientBackend {
   virtual absl::StatusOr<linear_logp::Outputs> AddChunk(linear_logp::ChunkedGradient* gradient,
                                                         const std::byte* hidden) = 0;
   virtual absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) = 0;
-  // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked.
+  // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked, ABORTED where
+  // it is lost.
   virtual absl::StatusOr<std::int64_t> FreeBytes() const = 0;
+  // Gives what the allocator keeps for later calls back to the device, for other processes to use.
+  virtual void ReleaseCache() = 0;
   // False after a sticky device error: the device is lost to this process.
   virtual bool Healthy() const = 0;
 };

@@ -119,6 +119,7 @@ absl::Status Kevald::StartExecutors(const Platform& platform) {
           Executor::Start(std::move(options), platform.backends(device->description), &device->lease);
       if (!executor.ok()) return executor.status();
       device->executor = *std::move(executor);
+      device->lease.SetReleaseCache([executor = device->executor.get()] { executor->ReleaseCache(); });
     }
     served.push_back({device->name, !device->description.device.cuda, device->description.memory_bytes, &device->lease,
                       device->executor.get()});

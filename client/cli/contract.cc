@@ -9,6 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
+#include "client/cli/proto_json.h"
 #include "core/verdict/json.h"
 
 namespace keval::cli {

@@ -94,16 +94,25 @@ struct Engine::State {
     const Support support = (*asked)->Supports(problem, options, device);
     if (support.supported && !(support.fallback && options.force_variant)) return Choice{*asked, ""};
     const std::string why = absl::StrCat(options.variant, " on ", device.Name(), ": ", support.reason);
-    if (options.force_variant) return absl::FailedPreconditionError(why);
+    const auto decline = [&](absl::string_view field, absl::string_view value) {
+      return WithField(absl::FailedPreconditionError(absl::StrCat(field, ": ", why)),
+                       {std::string(field), std::string(value), support.reason});
+    };
+    if (options.force_variant) return decline("force_variant", "true");
     const absl::StatusOr<const Variant*> instead = FindVariant(kFallbackVariant);
     if (!instead.ok()) return instead.status();
-    if (!(*instead)->Supports(problem, options, device).supported) return absl::FailedPreconditionError(why);
+    if (!(*instead)->Supports(problem, options, device).supported) return decline("variant", options.variant);
     return Choice{*instead, absl::StrCat("fallback to ", kFallbackVariant, ": ", why)};
   }
 
-  absl::StatusOr<std::int64_t> FreeBytes() const {
-    if (device.cuda) return CudaFreeBytes(device.index);
-    return ReadHostMemory().free_bytes;
+  // A device that can't be asked may be lost, which may show here first: between two calls.
+  absl::StatusOr<std::int64_t> FreeBytes() {
+    if (!healthy) return lost;
+    if (!device.cuda) return ReadHostMemory().free_bytes;
+    absl::StatusOr<std::int64_t> bytes = CudaFreeBytes(device.index);
+    if (bytes.ok()) return bytes;
+    absl::Status sticky = CudaStickyError(device.index);
+    return sticky.ok() ? bytes.status() : Lose(std::move(sticky));
   }
 
   static std::int64_t Estimate(const Variant& variant, const Problem& problem, const Options& options, Want want) {
@@ -125,8 +134,8 @@ struct Engine::State {
     return SaturatingSum({bytes, variant.ScratchBytes(problem, options, want), kWorkspaceBytes});
   }
 
-  // RESOURCE_EXHAUSTED where the call wouldn't fit into what is free now.
-  absl::Status CheckMemory(std::int64_t needed) const {
+  // RESOURCE_EXHAUSTED where the call wouldn't fit into what is free now. ABORTED as FreeBytes.
+  absl::Status CheckMemory(std::int64_t needed) {
     const absl::StatusOr<std::int64_t> free_bytes = FreeBytes();
     if (!free_bytes.ok()) return free_bytes.status();
     if (needed <= *free_bytes) return absl::OkStatus();
@@ -135,7 +144,7 @@ struct Engine::State {
   }
 
   // After the allocator itself said no, and everything of the call was freed again.
-  absl::Status OutOfMemory(std::int64_t needed) const {
+  absl::Status OutOfMemory(std::int64_t needed) {
     if (device.cuda) ReleaseCudaCache();
     const absl::StatusOr<std::int64_t> free_bytes = FreeBytes();
     return absl::ResourceExhaustedError(absl::StrCat(device.Name(), ": an allocation failed; ", needed,
@@ -373,6 +382,10 @@ absl::StatusOr<Outputs> Engine::Finish(ChunkedGradient* gradient) {
   return state_->Finish(static_cast<State::Chunked*>(gradient));
 }
 absl::StatusOr<std::int64_t> Engine::FreeBytes() const { return state_->FreeBytes(); }
+
+void Engine::ReleaseCache() {
+  if (state_->device.cuda && state_->healthy) ReleaseCudaCache();
+}
 
 bool Engine::Healthy() const { return state_->healthy; }
 

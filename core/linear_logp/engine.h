@@ -152,8 +152,12 @@ class Engine {
   absl::StatusOr<Outputs> AddChunk(ChunkedGradient* gradient, const std::byte* hidden);
   // grad_weight and grad_bias where wanted, and how everything ran; logp stays empty.
   absl::StatusOr<Outputs> Finish(ChunkedGradient* gradient);
-  // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked.
+  // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked, ABORTED where
+  // it is lost.
   absl::StatusOr<std::int64_t> FreeBytes() const;
+
+  // Gives the memory that the allocator keeps for later calls back to the device; nothing to do on a CPU.
+  void ReleaseCache();
 
   // False after a sticky device error.
   bool Healthy() const;

@@ -9,8 +9,8 @@
 
 namespace keval::measure {
 
-// OK; RESOURCE_EXHAUSTED: out of device memory; UNAVAILABLE: the device is lost; ABORTED: the context is poisoned
-// (illegal access and its like), so the process must go.
+// By the error's number, with the codes of failure_text.h. OK; RESOURCE_EXHAUSTED: out of device memory; UNAVAILABLE:
+// the device is lost; ABORTED: the context is poisoned (illegal access and its like), so the process must go.
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
 
 }  // namespace keval::measure

@@ -11,17 +11,11 @@
 #include "absl/strings/match.h"
 #include "base/text.h"
 #include "core/linear_logp/variant.h"
-#ifdef KEVAL_CUDA
-#include "absl/strings/str_cat.h"
-#include "core/measure/cuda_status.h"
-#endif
 
 namespace keval::measure {
 namespace {
 
-constexpr std::size_t kMaxMessageBytes = 512;
-
-// What torch and the CUDA runtime say; there is no code to ask once it is a c10::Error. In lower case.
+// What torch and the CUDA runtime say: a c10::Error has no code to ask (CudaStatus has). In lower case.
 constexpr std::array<absl::string_view, 4> kOutOfMemory = {"out of memory", "can't allocate memory",
                                                            "not enough memory", "bad_alloc"};
 constexpr std::array<absl::string_view, 6> kDeviceLost = {"uncorrectable ecc",      "gpu is lost",
@@ -44,8 +38,13 @@ bool ContainsAny(absl::string_view text, const std::array<absl::string_view, n>&
 
 }  // namespace
 
+std::string FailureMessage(absl::string_view text) {
+  constexpr std::size_t kMaxBytes = 512;
+  return PrintableText(text.substr(0, text.find('\n')), kMaxBytes);
+}
+
 absl::Status StatusOfFailureText(absl::string_view text) {
-  const std::string message = PrintableText(text.substr(0, text.find('\n')), kMaxMessageBytes);
+  const std::string message = FailureMessage(text);
   if (ContainsAny(text, kPoisoned)) {
     return absl::AbortedError(message);
   }
@@ -64,7 +63,7 @@ absl::Status CatchFailures(const std::function<absl::Status()>& work) {
   } catch (const linear_logp::Stopped& stopped) {
     return stopped.status;
   } catch (const c10::OutOfMemoryError& error) {
-    return absl::ResourceExhaustedError(PrintableText(error.what_without_backtrace(), kMaxMessageBytes));
+    return absl::ResourceExhaustedError(FailureMessage(error.what_without_backtrace()));
   } catch (const c10::Error& error) {
     return StatusOfFailureText(error.what_without_backtrace());
   } catch (const std::bad_alloc&) {
@@ -73,14 +72,5 @@ absl::Status CatchFailures(const std::function<absl::Status()>& work) {
     return StatusOfFailureText(error.what());
   }
 }
-
-#ifdef KEVAL_CUDA
-absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
-  if (error == cudaSuccess) {
-    return absl::OkStatus();
-  }
-  return StatusOfFailureText(absl::StrCat(what, ": ", cudaGetErrorString(error)));
-}
-#endif
 
 }  // namespace keval::measure

@@ -3,15 +3,19 @@
 #define KEVAL_CORE_MEASURE_FAILURE_TEXT_H_
 
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace keval::measure {
 
-// The status of an error that torch or CUDA described as `text`. RESOURCE_EXHAUSTED: out of memory, host or device;
-// UNAVAILABLE: the device is lost; ABORTED: an illegal access or its like poisoned the device context; INTERNAL:
-// anything else. The message is the text's first line.
+// The first line of what torch or CUDA said, printable and bounded: a status's message.
+std::string FailureMessage(absl::string_view text);
+
+// The status of an error that torch described as `text`; where CUDA's own code is at hand, CudaStatus is surer.
+// RESOURCE_EXHAUSTED: out of memory, host or device; UNAVAILABLE: the device is lost; ABORTED: an illegal access or its
+// like poisoned the device context; INTERNAL: anything else.
 absl::Status StatusOfFailureText(absl::string_view text);
 
 // `work`, with whatever it throws turned into a status: the above, or the status that a variant was stopped with.

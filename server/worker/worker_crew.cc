@@ -105,7 +105,7 @@ absl::StatusOr<WorkerCrew::Turn> WorkerCrew::TakeTurn() {
   if (lease_ == nullptr) {
     return Turn(this, server::DeviceLease::Grant());
   }
-  absl::StatusOr<server::DeviceLease::Grant> grant = lease_->Acquire(check_);
+  absl::StatusOr<server::DeviceLease::Grant> grant = lease_->AcquireForWorkers(check_);
   if (!grant.ok()) {
     return grant.status();
   }

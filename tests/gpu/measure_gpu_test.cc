@@ -18,6 +18,7 @@
 #include "core/linear_logp/engine.h"
 #include "core/measure/arm.h"
 #include "core/measure/block_runner.h"
+#include "core/measure/cuda_status.h"
 #include "core/measure/delay.h"
 #include "core/measure/device_session.h"
 #include "core/measure/dram_counter.h"
@@ -33,6 +34,17 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+TEST(CudaStatusTest, GoesByTheErrorsNumber) {
+  const auto code = [](cudaError_t error) { return CudaStatus(error, "uncorrectable ecc, out of memory").code(); };
+  EXPECT_EQ(code(cudaSuccess), absl::StatusCode::kOk);
+  EXPECT_EQ(code(cudaErrorMemoryAllocation), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(cudaErrorECCUncorrectable), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code(cudaErrorDevicesUnavailable), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code(cudaErrorIllegalAddress), absl::StatusCode::kAborted);
+  EXPECT_EQ(code(cudaErrorLaunchFailure), absl::StatusCode::kAborted);
+  EXPECT_EQ(code(cudaErrorInvalidValue), absl::StatusCode::kInternal);
+}
 
 class MeasureGpuTest : public ::testing::Test {
  protected:

@@ -164,17 +164,21 @@ void ExpectGradients(const std::function<at::Tensor(const variable_list&)>& scal
   }
 }
 
+// `inputs` with hidden, weight and, where there is one, bias from `operands`.
+VariantInputs AtPoint(VariantInputs inputs, const variable_list& operands) {
+  inputs.hidden = operands[0];
+  inputs.weight = operands[1];
+  if (inputs.bias.defined()) inputs.bias = operands[2];
+  return inputs;
+}
+
 TEST_F(AutogradTest, C9FirstGradientsPassFiniteDifferences) {
   if (test_support::TestDevice().cuda) GTEST_SKIP() << "float64 is computed on a CPU only";
   for (const bool with_bias : {true, false}) {
     const VariantInputs inputs = Inputs(at::kDouble, with_bias);
     for (const std::string& variant : kVariants) {
       const auto scalar = [&](const variable_list& operands) {
-        VariantInputs at_point = inputs;
-        at_point.hidden = operands[0];
-        at_point.weight = operands[1];
-        if (with_bias) at_point.bias = operands[2];
-        return at::dot(Logp(variant, at_point), inputs.grad_logp);
+        return at::dot(Logp(variant, AtPoint(inputs, operands)), inputs.grad_logp);
       };
       ExpectGradients(scalar, Operands(inputs), variant);
     }
@@ -188,10 +192,7 @@ TEST_F(AutogradTest, C9SecondGradientsPassFiniteDifferences) {
     for (const std::string& variant : kVariants) {
       // The first gradients, weighted by fixed numbers, as a function of hidden, weight, bias and the upstream.
       const auto scalar = [&](const variable_list& operands) {
-        VariantInputs at_point = inputs;
-        at_point.hidden = operands[0];
-        at_point.weight = operands[1];
-        if (with_bias) at_point.bias = operands[2];
+        const VariantInputs at_point = AtPoint(inputs, operands);
         const variable_list first = torch::autograd::grad({Logp(variant, at_point)}, Operands(at_point),
                                                           {operands.back()}, true, /*create_graph=*/true);
         at::Tensor total = at::sum(at::mul(first[0], inputs.hidden.detach()));

@@ -206,6 +206,8 @@ TEST_F(EngineTest, P7ForceRefusesAFallbackAndWithoutItTheFallbackIsNamed) {
   const auto forced = Gradient(request, options);
   EXPECT_EQ(forced.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(forced.status().message()), HasSubstr("autocast is on"));
+  ASSERT_TRUE(GetFieldViolation(forced.status()).has_value());
+  EXPECT_EQ(GetFieldViolation(forced.status())->field, "force_variant");
   // A forward has no table to update, so nothing to fall back from.
   EXPECT_TRUE(engine_->Forward(request.problem, options, request.inputs, nullptr).ok());
 }
@@ -327,6 +329,9 @@ TEST_F(EngineTest, AVariantThatDeclinesIsReplacedByNameOrRefusedWhenForced) {
   EXPECT_THAT(outputs->dispatch.reason, HasSubstr("it never does"));
   const auto forced = Gradient(SmallRequest(), {.variant = "failing", .force_variant = true});
   EXPECT_EQ(forced.status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(GetFieldViolation(forced.status()).has_value());
+  EXPECT_EQ(GetFieldViolation(forced.status())->field, "force_variant");
+  EXPECT_EQ(GetFieldViolation(forced.status())->limit, "it never does");
   EXPECT_FALSE(FindVariant("nonesuch").ok());
 }
 

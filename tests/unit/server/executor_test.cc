@@ -21,6 +21,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 absl::Status Fine() { return absl::OkStatus(); }
+linear_logp::ContinueCheck Counting(std::atomic<int>* checks) {
+  return [checks] {
+    ++*checks;
+    return absl::OkStatus();
+  };
+}
 absl::Status NoWork(GradientBackend& /*backend*/, const linear_logp::ContinueCheck& /*check*/) {
   return absl::OkStatus();
 }
@@ -60,6 +66,13 @@ class ExecutorTest : public ::testing::Test {
                                       });
       EXPECT_TRUE(ran.ok()) << ran.status();
     });
+  }
+
+  // Until the executor's thread waits for the lease with a request whose `checks` count how often it was asked.
+  bool WaitsForTheLease(const std::atomic<int>& checks) {
+    if (!Eventually([this] { return executor_->queued() == 0; })) return false;
+    const int taken_up = checks;
+    return Eventually([&] { return checks >= taken_up + 3; });  // Once before it asks for the lease.
   }
 
   const std::shared_ptr<FakeControl> control_ = std::make_shared<FakeControl>();
@@ -197,11 +210,12 @@ TEST_F(ExecutorTest, WaitsForTheLeaseAndTakesTurnsWithItsOtherUser) {
   absl::StatusOr<DeviceLease::Grant> quad = lease_.Acquire(Fine);
   ASSERT_TRUE(quad.ok());
   std::atomic<bool> done = false;
+  std::atomic<int> checks = 0;
   std::thread gradient([&] {
-    EXPECT_TRUE(executor_->Run(Fine, Executor::Needs::kDevice, NoWork).ok());
+    EXPECT_TRUE(executor_->Run(Counting(&checks), Executor::Needs::kDevice, NoWork).ok());
     done = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(WaitsForTheLease(checks));
   EXPECT_FALSE(done);
   quad->Release();
   // The request waited first, so the next quad comes after it.
@@ -223,13 +237,59 @@ TEST_F(ExecutorTest, CancelledWhileWaitingForTheLease) {
   const absl::StatusOr<DeviceLease::Grant> quad = lease_.Acquire(Fine);
   ASSERT_TRUE(quad.ok());
   std::atomic<bool> cancelled = false;
+  std::atomic<int> checks = 0;
   std::thread gradient([&] {
-    const auto check = [&] { return cancelled ? absl::CancelledError("gone") : absl::OkStatus(); };
+    const auto check = [&] {
+      ++checks;
+      return cancelled ? absl::CancelledError("gone") : absl::OkStatus();
+    };
     EXPECT_EQ(executor_->Run(check, Executor::Needs::kDevice, NoWork).status().code(), absl::StatusCode::kCancelled);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  ASSERT_TRUE(WaitsForTheLease(checks));
   cancelled = true;
   gradient.join();
+}
+
+TEST_F(ExecutorTest, WorkersFindTheCacheReleasedOnceForAllThatRan) {
+  Start();
+  lease_.SetReleaseCache([this] { executor_->ReleaseCache(); });
+  const auto take_turn = [this] { EXPECT_TRUE(lease_.AcquireForWorkers(Fine).ok()); };
+  take_turn();
+  EXPECT_EQ(control_->caches_released, 0);  // Nothing has run yet.
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(executor_->Run(Fine, Executor::Needs::kDevice, NoWork).ok());
+  EXPECT_EQ(control_->caches_released, 0);  // Requests among themselves keep it.
+  take_turn();
+  take_turn();
+  EXPECT_EQ(control_->caches_released, 1);
+}
+
+TEST_F(ExecutorTest, TheCacheIsReleasedWhileARequestWaitsForTheLease) {
+  Start();
+  ASSERT_TRUE(executor_->Run(Fine, Executor::Needs::kDevice, NoWork).ok());
+  absl::StatusOr<DeviceLease::Grant> quad = lease_.Acquire(Fine);
+  ASSERT_TRUE(quad.ok());
+  std::atomic<int> checks = 0;
+  std::thread gradient(
+      [&] { EXPECT_TRUE(executor_->Run(Counting(&checks), Executor::Needs::kDevice, NoWork).ok()); });
+  ASSERT_TRUE(WaitsForTheLease(checks));
+  executor_->ReleaseCache();
+  EXPECT_EQ(control_->caches_released, 1);
+  quad->Release();
+  gradient.join();
+}
+
+TEST_F(ExecutorTest, NobodyWaitsForACacheOfAnExecutorThatEnds) {
+  Start();
+  absl::Notification running;
+  absl::Notification release;
+  std::thread busy = Occupy(&running, &release);
+  running.WaitForNotification();
+  std::thread workers([this] { executor_->ReleaseCache(); });
+  std::thread stop([this] { executor_->Stop(); });
+  workers.join();  // Although the backend's thread is busy.
+  release.Notify();
+  busy.join();
+  stop.join();
 }
 
 TEST_F(ExecutorTest, LostDeviceEndsWhatWaitsAndRefusesWhatComes) {

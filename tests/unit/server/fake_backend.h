@@ -35,6 +35,7 @@ struct FakeControl {
   bool takes_chunks = false;                    // Of both variants.
   std::atomic<std::int64_t> free_bytes = 1000;  // Negative: the question fails.
   std::atomic<int> free_bytes_asked = 0;
+  std::atomic<int> caches_released = 0;
 };
 
 // Every byte of every result is 7, so that a test can tell that results travelled whole.
@@ -119,6 +120,7 @@ class FakeBackend final : public GradientBackend {
     if (control_->free_bytes < 0) return absl::FailedPreconditionError("the device can't be asked");
     return control_->free_bytes.load();
   }
+  void ReleaseCache() override { ++control_->caches_released; }
   bool Healthy() const override { return control_->healthy; }
 
  private:
@@ -162,6 +164,7 @@ class FakeCollector final : public RoundCollector {
       const JobArms& arms, const std::function<void(const ContractRowData&)>& row, DeviceLease*,
       const Check& check) override {
     if (arms.seed == 13) return Failure();
+    if (arms.seed == 14) return WorkFailure{"base", "CRASHED", "wrote \x1b[2J" + std::string(5000, 'x'), false, {}};
     const std::vector<ContractRowData> rows = {{"C1", "both", "float32/plain", 1e-7, 1e-6, "pass", ""},
                                                {"C9", "base", "", 0, 0, "not_applicable", "no such device"}};
     for (const ContractRowData& data : rows) {
