@@ -35,6 +35,7 @@ TensorStore::Options StoreOptions(const ServerOptions& options) {
   if (options.max_stored_tensor_bytes_per_caller > 0) {
     store.max_bytes_per_principal = options.max_stored_tensor_bytes_per_caller;
   }
+  store.max_tensors_per_principal = options.max_stored_tensors_per_caller;
   store.default_lease = absl::Seconds(options.default_lease_seconds);
   store.max_lease = absl::Seconds(options.max_lease_seconds);
   return store;
@@ -202,7 +203,7 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
   limits->set_max_stored_tensor_bytes(tensor_store_.max_bytes());
   limits->set_max_stored_tensor_bytes_per_caller(
       std::min(tensor_store_.max_bytes(), tensor_store_.options().max_bytes_per_principal));
-  limits->set_max_message_bytes(kMaxMessageBytes);
+  limits->set_max_stored_tensors_per_caller(options_.max_stored_tensors_per_caller);
   limits->set_default_lease_ms(options_.default_lease_seconds * 1000);
   limits->set_max_lease_ms(options_.max_lease_seconds * 1000);
   limits->set_max_series(options_.max_series);

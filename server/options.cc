@@ -8,6 +8,7 @@
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,7 @@ ABSL_FLAG(std::int64_t, max_queued_bytes, 0, "bytes of requests in flight; 0: a 
 ABSL_FLAG(std::int64_t, max_stored_tensor_bytes, 0, "bytes of stored tensors; 0: a quarter of the machine's memory");
 ABSL_FLAG(std::int64_t, max_stored_tensor_bytes_per_caller, 0,
           "bytes of one principal's stored tensors; 0: no limit of its own");
+ABSL_FLAG(std::int64_t, max_stored_tensors_per_caller, 10000, "stored tensors of one principal, however small");
 ABSL_FLAG(std::int64_t, default_lease_seconds, 3600, "lease of a stored tensor that asks for none");
 ABSL_FLAG(std::int64_t, max_lease_seconds, 86400, "longest lease of a stored tensor");
 ABSL_FLAG(int, max_threads, 256, "threads that answer calls");
@@ -59,7 +61,7 @@ ABSL_FLAG(int, lock_sm_clock_mhz, 0,
           "left alone");
 ABSL_FLAG(std::int64_t, job_retention_days, 90, "how long a job is kept after its end; 0: for ever");
 ABSL_FLAG(std::int64_t, max_stored_jobs, 10000, "jobs to keep; beyond, the oldest that have ended go; 0: any number");
-ABSL_FLAG(int, stall_timeout_seconds, 60, "how long a stream's peer may neither send nor read");
+ABSL_FLAG(int, stall_timeout_seconds, 60, "how long a stream's peer may neither send bytes nor read");
 ABSL_FLAG(int, drain_grace_seconds, 20, "how long running calls may take after SIGTERM");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
 
@@ -185,6 +187,24 @@ absl::Status SetAddresses(ServerOptions* options) {
   return absl::OkStatus();
 }
 
+// Clients dial it and speak of it only where it doesn't answer, so a slip would just cost them their speed. REQUIRES
+// the listening addresses.
+absl::Status SetAdvertisedBulk(ServerOptions* options) {
+  constexpr absl::string_view kFlag = "--advertise_bulk";
+  const std::string text = absl::GetFlag(FLAGS_advertise_bulk);
+  if (text.empty()) return absl::OkStatus();
+  absl::StatusOr<ListenAddress> address = ParseListenAddress(kFlag, text);
+  if (!address.ok()) return address.status();
+  if (!address->is_unix() && address->port == 0) return InvalidField(kFlag, text, "with a port in [1, 65535]");
+  const bool is_host = std::all_of(address->host.begin(), address->host.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains(".-_:", c);
+  });
+  if (!is_host) return InvalidField(kFlag, text, "with a host's name or address before its port");
+  if (!options->bulk_listen.has_value()) return InvalidField(kFlag, text, "absent with --bulk_listen none");
+  options->advertise_bulk = text;
+  return absl::OkStatus();
+}
+
 absl::Status SetDataDir(ServerOptions* options) {
   options->data_dir = absl::GetFlag(FLAGS_data_dir);
   if (!options->data_dir.empty()) return absl::OkStatus();
@@ -216,6 +236,7 @@ absl::Status SetLimits(ServerOptions* options) {
   options->max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
   options->max_stored_tensor_bytes = absl::GetFlag(FLAGS_max_stored_tensor_bytes);
   options->max_stored_tensor_bytes_per_caller = absl::GetFlag(FLAGS_max_stored_tensor_bytes_per_caller);
+  options->max_stored_tensors_per_caller = absl::GetFlag(FLAGS_max_stored_tensors_per_caller);
   options->default_lease_seconds = absl::GetFlag(FLAGS_default_lease_seconds);
   options->max_lease_seconds = absl::GetFlag(FLAGS_max_lease_seconds);
   options->max_threads = absl::GetFlag(FLAGS_max_threads);
@@ -238,6 +259,8 @@ absl::Status SetLimits(ServerOptions* options) {
   status.Update(CheckRange<std::int64_t>("--max_stored_tensor_bytes", options->max_stored_tensor_bytes, 0, kMostBytes));
   status.Update(CheckRange<std::int64_t>("--max_stored_tensor_bytes_per_caller",
                                          options->max_stored_tensor_bytes_per_caller, 0, kMostBytes));
+  status.Update(CheckRange<std::int64_t>("--max_stored_tensors_per_caller", options->max_stored_tensors_per_caller, 1,
+                                         10'000'000));
   status.Update(CheckRange<std::int64_t>("--max_lease_seconds", options->max_lease_seconds, 1, kYearSeconds));
   status.Update(CheckRange<std::int64_t>("--default_lease_seconds", options->default_lease_seconds, 1,
                                          std::max<std::int64_t>(options->max_lease_seconds, 1)));
@@ -265,7 +288,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (absl::Status status = SetSecurity(&options); !status.ok()) return status;
   if (absl::Status status = SetDataDir(&options); !status.ok()) return status;
   if (absl::Status status = SetLimits(&options); !status.ok()) return status;
-  options.advertise_bulk = absl::GetFlag(FLAGS_advertise_bulk);
+  if (absl::Status status = SetAdvertisedBulk(&options); !status.ok()) return status;
   options.ready_file = absl::GetFlag(FLAGS_ready_file);
   options.gradient_devices = Names(absl::GetFlag(FLAGS_gradient_devices));
   options.benchmark_devices = Names(absl::GetFlag(FLAGS_benchmark_devices));

@@ -36,6 +36,7 @@ struct ServerOptions {
   std::int64_t max_queued_bytes = 0;                    // 0: a quarter of the machine's memory.
   std::int64_t max_stored_tensor_bytes = 0;             // 0: a quarter of the machine's memory.
   std::int64_t max_stored_tensor_bytes_per_caller = 0;  // 0: no limit of its own.
+  std::int64_t max_stored_tensors_per_caller = 10000;
   std::int64_t default_lease_seconds = 3600;
   std::int64_t max_lease_seconds = 86400;
   int max_threads = 256;

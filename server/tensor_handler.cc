@@ -96,8 +96,10 @@ absl::StatusOr<v1::TensorInfo> TensorHandler::FinishPut(const CallContext& call,
   const v1::PayloadTrailer& digest = upload->receiver_.Digest();
   // Nobody would learn the handle, and the tensor would stay until its lease ends.
   if (absl::Status status = call.check(); !status.ok()) return status;
-  return ToProto(
-      store_->Insert(call.principal, upload->spec_, upload->buffer_, {digest.sha256(), digest.xxh3()}, upload->lease_));
+  absl::StatusOr<StoredTensor> tensor =
+      store_->Insert(call.principal, upload->spec_, upload->buffer_, {digest.sha256(), digest.xxh3()}, upload->lease_);
+  if (!tensor.ok()) return tensor.status();
+  return ToProto(*tensor);
 }
 
 absl::StatusOr<v1::TensorInfo> TensorHandler::Reuse(const CallContext& call, const v1::ReuseTensorRequest& request) {

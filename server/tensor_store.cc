@@ -56,6 +56,11 @@ absl::StatusOr<ByteBudget::Reservation> TensorStore::ReserveEvicting(ByteBudget*
 
 absl::StatusOr<std::shared_ptr<HostBuffer>> TensorStore::Allocate(absl::string_view principal, std::int64_t bytes) {
   DropExpired();
+  {
+    Entry evicted;
+    MutexLock lock(&mutex_);
+    if (absl::Status status = MakeRoomForOne(principal, &evicted); !status.ok()) return status;
+  }
   const std::shared_ptr<ByteBudget> share = BudgetOf(principal);
   absl::StatusOr<ByteBudget::Reservation> own = ReserveEvicting(share.get(), bytes, principal);
   if (!own.ok()) return own.status();
@@ -80,9 +85,32 @@ StoredTensor TensorStore::Add(absl::string_view principal, TensorSpec spec, std:
   return tensor;
 }
 
-StoredTensor TensorStore::Insert(absl::string_view principal, TensorSpec spec, std::shared_ptr<const HostBuffer> buffer,
-                                 TensorDigests digests, absl::Duration lease) {
+absl::Status TensorStore::MakeRoomForOne(absl::string_view principal, Entry* evicted) {
+  std::int64_t count = 0;
+  auto oldest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = it->second;
+    if (entry.principal != principal) continue;
+    ++count;
+    if (Expired(entry) && (oldest == entries_.end() || entry.last_used < oldest->second.last_used)) oldest = it;
+  }
+  if (count < options_.max_tensors_per_principal) return absl::OkStatus();
+  if (oldest == entries_.end()) {
+    const std::string limit = absl::StrCat("at most ", options_.max_tensors_per_principal, " of one caller");
+    return WithField(absl::ResourceExhaustedError(absl::StrCat("tensors: ", count, " are stored already, ", limit)),
+                     {"tensors", absl::StrCat(count + 1), limit});
+  }
+  *evicted = std::move(oldest->second);
+  entries_.erase(oldest);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoredTensor> TensorStore::Insert(absl::string_view principal, TensorSpec spec,
+                                                 std::shared_ptr<const HostBuffer> buffer, TensorDigests digests,
+                                                 absl::Duration lease) {
+  Entry evicted;  // Freed after the lock.
   MutexLock lock(&mutex_);
+  if (absl::Status status = MakeRoomForOne(principal, &evicted); !status.ok()) return status;
   return Add(principal, std::move(spec), std::move(buffer), std::move(digests), lease);
 }
 
@@ -90,6 +118,7 @@ absl::StatusOr<StoredTensor> TensorStore::Reuse(absl::string_view principal, con
                                                 absl::string_view sha256, absl::Duration lease) {
   DropExpired();
   Entry expired;  // Its handle is of no use to anybody once its bytes have another.
+  Entry evicted;
   MutexLock lock(&mutex_);
   const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entries::value_type& entry) {
     return entry.second.principal == principal && entry.second.tensor.digests.sha256 == sha256 &&
@@ -103,6 +132,7 @@ absl::StatusOr<StoredTensor> TensorStore::Reuse(absl::string_view principal, con
     expired = std::move(it->second);
     entries_.erase(it);
   }
+  if (absl::Status status = MakeRoomForOne(principal, &evicted); !status.ok()) return status;
   return Add(principal, found.spec, found.buffer, found.digests, lease);
 }
 

@@ -43,6 +43,7 @@ class TensorStore {
   struct Options {
     std::int64_t max_bytes = 0;
     std::int64_t max_bytes_per_principal = INT64_MAX;
+    std::int64_t max_tensors_per_principal = INT64_MAX;  // Expired ones that are still kept count too, and give way.
     absl::Duration default_lease = absl::Hours(1);
     absl::Duration max_lease = absl::Hours(24);
     absl::Duration keep_expired = absl::Minutes(10);
@@ -51,15 +52,18 @@ class TensorStore {
   TensorStore(Options options, std::shared_ptr<HostMemoryPool> memory);
 
   // Memory for a tensor of `bytes` bytes, counted from now on. RESOURCE_EXHAUSTED naming bytes needed and free, of the
-  // store or of the principal's share; expired tensors have given way first.
+  // store or of the principal's share, or the number of the principal's tensors (field "tensors"); expired tensors have
+  // given way first.
   absl::StatusOr<std::shared_ptr<HostBuffer>> Allocate(absl::string_view principal, std::int64_t bytes);
 
   // Takes a filled buffer of Allocate. `lease` zero: the default; more than the maximum is cut to it.
-  StoredTensor Insert(absl::string_view principal, TensorSpec spec, std::shared_ptr<const HostBuffer> buffer,
-                      TensorDigests digests, absl::Duration lease);
+  // RESOURCE_EXHAUSTED (field "tensors") where the principal's others have become too many since.
+  absl::StatusOr<StoredTensor> Insert(absl::string_view principal, TensorSpec spec,
+                                      std::shared_ptr<const HostBuffer> buffer, TensorDigests digests,
+                                      absl::Duration lease);
 
   // A new handle on the bytes of a tensor of the principal's that has this spec and SHA-256, its own lease expired or
-  // not. NOT_FOUND.
+  // not. NOT_FOUND; RESOURCE_EXHAUSTED as Insert.
   absl::StatusOr<StoredTensor> Reuse(absl::string_view principal, const TensorSpec& spec, absl::string_view sha256,
                                      absl::Duration lease);
 
@@ -94,6 +98,9 @@ class TensorStore {
   using Entries = std::map<std::string, Entry, std::less<>>;
 
   bool Expired(const Entry& entry) const { return entry.tensor.expires <= options_.now(); }
+  // RESOURCE_EXHAUSTED where the principal may have no further tensor. An expired one that gave way comes back in
+  // `evicted`, for the caller to destroy outside the lock.
+  absl::Status MakeRoomForOne(absl::string_view principal, Entry* evicted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StoredTensor Add(absl::string_view principal, TensorSpec spec, std::shared_ptr<const HostBuffer> buffer,
                    TensorDigests digests, absl::Duration lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The least recently used expired tensor whose bytes nobody else holds, for the caller to destroy outside the lock;

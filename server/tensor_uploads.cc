@@ -131,7 +131,10 @@ absl::StatusOr<std::optional<StoredTensor>> TensorUploads::Share::Complete() {
     if (upload_->complete_bytes < upload_->bytes) return std::nullopt;
     uploads_->uploads_.erase(upload_->key);
   }
-  return uploads_->store_->Insert(upload_->key.first, upload_->spec, upload_->buffer, {}, upload_->lease);
+  absl::StatusOr<StoredTensor> tensor =
+      uploads_->store_->Insert(upload_->key.first, upload_->spec, upload_->buffer, {}, upload_->lease);
+  if (!tensor.ok()) return tensor.status();
+  return *std::move(tensor);
 }
 
 void TensorUploads::DropIdle() {

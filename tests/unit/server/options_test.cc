@@ -63,6 +63,7 @@ TEST_F(OptionsTest, RetentionCanBeTurnedOff) {
   EXPECT_THAT(ErrorOf({"--job_retention_days", "-1"}), HasSubstr("--job_retention_days"));
   EXPECT_THAT(ErrorOf({"--job_retention_days", "40000"}), HasSubstr("[0, 36500]"));
   EXPECT_THAT(ErrorOf({"--max_stored_jobs", "-1"}), HasSubstr("--max_stored_jobs"));
+  EXPECT_THAT(ErrorOf({"--max_stored_tensors_per_caller", "0"}), HasSubstr("--max_stored_tensors_per_caller"));
 }
 
 TEST_F(OptionsTest, PortZeroMakesTheOthersZeroUnlessTheySayOtherwise) {
@@ -98,6 +99,19 @@ TEST_F(OptionsTest, TlsFilesBelongTogether) {
   EXPECT_THAT(ErrorOf({"--tls_cert", "c"}), HasSubstr("--tls_key"));
   EXPECT_THAT(ErrorOf({"--tls_key", "k"}), HasSubstr("--tls_cert"));
   EXPECT_THAT(ErrorOf({"--tls_client_ca", "a"}), HasSubstr("--tls_cert"));
+}
+
+TEST_F(OptionsTest, AnAdvertisedBulkAddressMustBeOneThatClientsCanDial) {
+  for (const char* text : {"gpu-node.example:7401", "10.0.0.7:7401", "[fd00::7]:7401", "unix:/run/keval/bulk"}) {
+    const absl::StatusOr<CommandLine> line = Parse({"--advertise_bulk", text});
+    ASSERT_TRUE(line.ok()) << line.status();
+    EXPECT_EQ(line->options.advertise_bulk, text);
+  }
+  for (const char* text :
+       {"gpu-node", "gpu-node:0", "gpu node:7401", "https://gpu-node:7401", "gpu-node:x", "unix:bulk"}) {
+    EXPECT_THAT(ErrorOf({"--advertise_bulk", text}), HasSubstr("--advertise_bulk")) << text;
+  }
+  EXPECT_THAT(ErrorOf({"--advertise_bulk", "gpu-node:7401", "--bulk_listen", "none"}), HasSubstr("--bulk_listen none"));
 }
 
 TEST_F(OptionsTest, OffLoopbackNeedsInsecure) {

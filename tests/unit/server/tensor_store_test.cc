@@ -26,6 +26,7 @@ class TensorStoreTest : public ::testing::Test {
   TensorStore::Options MakeOptions() {
     TensorStore::Options options;
     options.max_bytes = 1000;
+    options.max_tensors_per_principal = 100;
     options.default_lease = absl::Minutes(1);
     options.max_lease = absl::Minutes(10);
     options.now = [this] { return now_; };
@@ -38,7 +39,9 @@ class TensorStoreTest : public ::testing::Test {
                   const std::string& sha256 = "") {
     absl::StatusOr<std::shared_ptr<HostBuffer>> buffer = store_.Allocate(principal, bytes);
     EXPECT_TRUE(buffer.ok()) << buffer.status();
-    return store_.Insert(principal, Spec(bytes), *buffer, {sha256, ""}, lease).handle;
+    absl::StatusOr<StoredTensor> stored = store_.Insert(principal, Spec(bytes), *buffer, {sha256, ""}, lease);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    return stored->handle;
   }
 
   absl::Time now_ = absl::FromUnixSeconds(1'000'000);
@@ -81,6 +84,33 @@ TEST_F(TensorStoreTest, LeaseEndsAndMemoryComesBack) {
   now_ += absl::Minutes(10);
   store_.DropExpired();
   EXPECT_EQ(store_.used_bytes(), 0);
+}
+
+TEST_F(TensorStoreTest, ACallersTensorsAreCountedHoweverSmall) {
+  const auto buffer = store_.Allocate("ann", 0);  // Of an upload that ends later.
+  ASSERT_TRUE(buffer.ok());
+  const std::string handle = Put("ann", 0, absl::Minutes(1), "first");
+  for (int i = 1; i < 100; ++i) Put("ann", 0, absl::Minutes(5));
+  for (const absl::Status& refused :
+       {store_.Allocate("ann", 0).status(), store_.Insert("ann", Spec(0), *buffer, {}, absl::Minutes(1)).status(),
+        store_.Reuse("ann", Spec(0), "first", absl::Minutes(1)).status()}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    const auto violation = GetFieldViolation(refused);
+    ASSERT_TRUE(violation.has_value());
+    EXPECT_EQ(violation->field, "tensors");
+    EXPECT_EQ(violation->value, "101");
+    EXPECT_EQ(violation->limit, "at most 100 of one caller");
+  }
+  EXPECT_TRUE(store_.Allocate("bob", 0).ok());
+  ASSERT_TRUE(store_.Delete("ann", handle).ok());
+  EXPECT_TRUE(store_.Allocate("ann", 0).ok());
+}
+
+TEST_F(TensorStoreTest, ExpiredTensorsMakeRoomInTheCountToo) {
+  for (int i = 0; i < 100; ++i) Put("ann", 0, absl::Minutes(1));
+  now_ += absl::Minutes(2);  // Kept for ten minutes, but out of the way.
+  Put("ann", 0);
+  EXPECT_EQ(store_.usage().tensors, 1);
 }
 
 TEST_F(TensorStoreTest, ExpiredTensorsGiveWayTheLeastRecentlyUsedFirst) {
