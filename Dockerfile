@@ -26,7 +26,8 @@ ENV PATH=/opt/keval/bin:$PATH KEVAL_SERVER=127.0.0.1:7400
 USER 7400
 WORKDIR /var/lib/keval
 VOLUME /var/lib/keval
-EXPOSE 7400 7401 7402 7403
+# Control, bulk and health; kevald serves no metrics yet.
+EXPOSE 7400 7401 7402
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["keval", "info", "--json"]
 ENTRYPOINT ["kevald"]
 CMD ["--listen", "127.0.0.1:7400", "--bulk_listen", "127.0.0.1:7401", "--health_listen", "127.0.0.1:7402", "--data_dir", "/var/lib/keval"]

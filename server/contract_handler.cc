@@ -7,12 +7,14 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "base/text.h"
 #include "server/gradient_request.h"
 
 namespace keval::server {
 namespace {
 
 constexpr int kMaxChecks = 2;
+constexpr std::size_t kMaxDetailBytes = 1024;
 constexpr std::int64_t kRetryDelayMs = 5000;
 
 v1::ContractRow ToProto(const ContractRowData& row) {
@@ -82,8 +84,9 @@ absl::Status ContractHandler::Check(const CallContext& call, const v1::CheckCont
       collector->Contract(arms, row, (*device)->lease, check);
   if (!rows.ok()) return rows.status();
   if (const auto* failure = std::get_if<WorkFailure>(&*rows)) {
-    return absl::UnavailableError(
-        absl::StrCat("worker of ", failure->cause, ": ", failure->reason, ": ", failure->detail));
+    // The detail may quote what the worker wrote to its stderr.
+    return absl::UnavailableError(absl::StrCat("worker of ", failure->cause, ": ", failure->reason, ": ",
+                                               PrintableText(failure->detail, kMaxDetailBytes)));
   }
   return broken ? absl::CancelledError("the caller has gone") : absl::OkStatus();
 }

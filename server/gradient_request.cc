@@ -8,12 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/field_error.h"
+#include "core/linear_logp/byte_count.h"
 #include "server/proto_convert.h"
 
 namespace keval::server {
 namespace {
 
 using linear_logp::HostTensor;
+using linear_logp::SaturatingProduct;
+using linear_logp::SaturatingSum;
 
 // An operand's spec and, where they are here, its bytes.
 struct ParsedOperand {
@@ -97,22 +100,138 @@ std::int64_t DtypeBytes(const GradientCall& call) {
                                                                      : DTypeSize(call.problem.dtype);
 }
 
-// Sums that would overflow stop at the largest int64: more than any limit.
-std::int64_t Add(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-std::int64_t Multiply(std::int64_t a, std::int64_t b) { return CheckedMultiply(a, b).value_or(INT64_MAX); }
-
 void CountResultBytes(GradientCall* call) {
   const linear_logp::Problem& problem = call->problem;
   const std::int64_t element = DtypeBytes(*call);
-  std::int64_t bytes = Multiply(problem.num_tokens, DTypeSize(problem.LogpDtype()));
-  if (call->want.hidden) bytes = Add(bytes, Multiply(Multiply(problem.num_tokens, problem.hidden_size), element));
+  std::int64_t bytes = SaturatingProduct({problem.num_tokens, DTypeSize(problem.LogpDtype())});
+  if (call->want.hidden) {
+    bytes = SaturatingSum({bytes, SaturatingProduct({problem.num_tokens, problem.hidden_size, element})});
+  }
   call->token_result_bytes = bytes;
-  if (call->want.weight) bytes = Add(bytes, Multiply(Multiply(problem.vocab_size, problem.hidden_size), element));
-  if (call->want.bias) bytes = Add(bytes, Multiply(problem.vocab_size, element));
+  if (call->want.weight) {
+    bytes = SaturatingSum({bytes, SaturatingProduct({problem.vocab_size, problem.hidden_size, element})});
+  }
+  if (call->want.bias) bytes = SaturatingSum({bytes, SaturatingProduct({problem.vocab_size, element})});
   call->result_bytes = bytes;
+}
+
+// An operand of the request and what came of it.
+struct Field {
+  const char* name;
+  bool present;
+  bool required;
+  const v1::Operand& operand;
+  ParsedOperand parsed;
+};
+
+// In the order of the stream's payload.
+struct Fields {
+  Field targets;
+  Field grad_logp;
+  Field bias;
+  Field weight;
+  Field hidden;
+  std::array<Field*, 5> All() { return {&targets, &grad_logp, &bias, &weight, &hidden}; }
+  std::array<const Field*, 5> All() const { return {&targets, &grad_logp, &bias, &weight, &hidden}; }
+};
+
+absl::Status ParseOptions(const RequestContext& context, const v1::LinearLogpOptions& options, GradientCall* call) {
+  absl::StatusOr<linear_logp::Options> parsed = FromProto(options);
+  if (!parsed.ok()) return parsed.status();
+  call->options = *std::move(parsed);
+  if (absl::Status status = CheckVariant(call->options.variant, *context.variants); !status.ok()) return status;
+  absl::StatusOr<const ServedDevice*> device = context.devices->ForGradients(options.device());
+  if (!device.ok()) return device.status();
+  call->device = *device;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Fields> ParseFields(const RequestContext& context, absl::string_view principal, Entrance entrance,
+                                   const v1::LinearLogpInputs& inputs) {
+  Fields fields{{"targets", inputs.has_targets(), true, inputs.targets(), {}},
+                {"grad_logp", inputs.has_grad_logp(), false, inputs.grad_logp(), {}},
+                {"bias", inputs.has_bias(), false, inputs.bias(), {}},
+                {"weight", inputs.has_weight(), true, inputs.weight(), {}},
+                {"hidden", inputs.has_hidden(), true, inputs.hidden(), {}}};
+  for (Field* const field : fields.All()) {
+    if (!field->present) {
+      if (field->required) return InvalidField(field->name, "absent", "given");
+      continue;
+    }
+    absl::StatusOr<ParsedOperand> parsed =
+        ParseOperand(field->name, field->operand, principal, entrance, context.tensors);
+    if (!parsed.ok()) return parsed.status();
+    field->parsed = *std::move(parsed);
+  }
+  return fields;
+}
+
+// The shapes, and which gradients are wanted of them. REQUIRES call->device.
+absl::Status ParseProblem(const Fields& fields, const google::protobuf::RepeatedField<int>& want, GradientCall* call) {
+  linear_logp::TensorSpecs specs{fields.hidden.parsed.tensor.spec, fields.weight.parsed.tensor.spec, std::nullopt,
+                                 fields.targets.parsed.tensor.spec, std::nullopt};
+  if (fields.bias.present) specs.bias = fields.bias.parsed.tensor.spec;
+  if (fields.grad_logp.present) specs.grad_logp = fields.grad_logp.parsed.tensor.spec;
+  absl::StatusOr<linear_logp::Problem> problem = linear_logp::ValidateProblem(specs, call->device->on_cpu);
+  if (!problem.ok()) return problem.status();
+  call->problem = *std::move(problem);
+  absl::StatusOr<linear_logp::Want> parsed_want = ParseWant(want, fields.bias.present);
+  if (!parsed_want.ok()) return parsed_want.status();
+  call->want = *parsed_want;
+  if (fields.grad_logp.present) return absl::OkStatus();
+  if (!want.empty()) return InvalidField("grad_logp", "absent", "given where a gradient is wanted");
+  call->want = {false, false, false};
+  return absl::OkStatus();
+}
+
+void CountOperandBytes(const Fields& fields, GradientCall* call) {
+  for (const Field* const field : fields.All()) {
+    if (!field->present) continue;
+    call->operand_bytes = SaturatingSum({call->operand_bytes, field->parsed.bytes});
+    if (field->parsed.is_inline) {
+      call->inline_bytes = SaturatingSum({call->inline_bytes, std::ssize(field->operand.data())});
+    }
+    if (field->parsed.awaited) call->awaited_bytes = SaturatingSum({call->awaited_bytes, field->parsed.bytes});
+  }
+}
+
+// What one message may bring and take away, whether inline bytes are as many as their shapes say, and what the device
+// could ever hold. REQUIRES that the call's bytes are counted.
+absl::Status CheckBytes(const RequestLimits& limits, Entrance entrance, const Fields& fields,
+                        const GradientCall& call) {
+  if (call.inline_bytes > limits.max_unary_bytes) {
+    return InvalidField("inputs", absl::StrCat(call.inline_bytes, " bytes"),
+                        absl::StrCat("at most ", limits.max_unary_bytes, " bytes in one message; stream larger ones"));
+  }
+  for (const Field* const field : fields.All()) {
+    if (absl::Status status = CheckInlineBytes(field->name, field->parsed); !status.ok()) return status;
+  }
+  if (entrance == Entrance::kUnary && call.result_bytes > limits.max_unary_result_bytes) {
+    return InvalidField("inputs", absl::StrCat(call.result_bytes, " bytes of results"),
+                        absl::StrCat("at most ", limits.max_unary_result_bytes,
+                                     " bytes of results in one message; stream larger ones"));
+  }
+  const std::int64_t device_bytes = SaturatingSum({call.operand_bytes, call.result_bytes});
+  if (call.device->memory_bytes > 0 && device_bytes > call.device->memory_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("memory of device ", call.device->name, ": ", device_bytes,
+                                                     " bytes needed, at most ", call.device->memory_bytes, " free"));
+  }
+  return absl::OkStatus();
+}
+
+// Moves the operands to where they are computed on, in the order of the stream's payload.
+void TakeFields(Fields* fields, GradientCall* call) {
+  const auto take = [call](Field* field, HostTensor* tensor) {
+    *tensor = std::move(field->parsed.tensor);
+    // Inline bytes stay in the message; protobuf keeps them contiguous.
+    if (field->parsed.is_inline) tensor->data = reinterpret_cast<const std::byte*>(field->operand.data().data());
+    if (field->parsed.awaited) call->awaited.push_back({field->name, field->parsed.bytes, tensor});
+  };
+  take(&fields->targets, &call->inputs.targets);
+  if (fields->grad_logp.present) take(&fields->grad_logp, &call->inputs.grad_logp.emplace());
+  if (fields->bias.present) take(&fields->bias, &call->inputs.bias.emplace());
+  take(&fields->weight, &call->inputs.weight);
+  take(&fields->hidden, &call->inputs.hidden);
 }
 
 }  // namespace
@@ -134,92 +253,16 @@ absl::Status CheckTargets(const GradientCall& call) {
 absl::Status ParseGradientCall(const RequestContext& context, absl::string_view principal, Entrance entrance,
                                const v1::LinearLogpOptions& options, const v1::LinearLogpInputs& inputs,
                                const google::protobuf::RepeatedField<int>& want, GradientCall* call) {
-  absl::StatusOr<linear_logp::Options> parsed_options = FromProto(options);
-  if (!parsed_options.ok()) return parsed_options.status();
-  call->options = *std::move(parsed_options);
-  if (absl::Status status = CheckVariant(call->options.variant, *context.variants); !status.ok()) return status;
-  absl::StatusOr<const ServedDevice*> device = context.devices->ForGradients(options.device());
-  if (!device.ok()) return device.status();
-  call->device = *device;
-
-  // In the order of the stream's payload.
-  struct Field {
-    const char* name;
-    bool present;
-    bool required;
-    const v1::Operand& operand;
-    ParsedOperand parsed;
-  };
-  std::array<Field, 5> fields = {{{"targets", inputs.has_targets(), true, inputs.targets(), {}},
-                                  {"grad_logp", inputs.has_grad_logp(), false, inputs.grad_logp(), {}},
-                                  {"bias", inputs.has_bias(), false, inputs.bias(), {}},
-                                  {"weight", inputs.has_weight(), true, inputs.weight(), {}},
-                                  {"hidden", inputs.has_hidden(), true, inputs.hidden(), {}}}};
-  for (Field& field : fields) {
-    if (!field.present) {
-      if (field.required) return InvalidField(field.name, "absent", "given");
-      continue;
-    }
-    absl::StatusOr<ParsedOperand> parsed =
-        ParseOperand(field.name, field.operand, principal, entrance, context.tensors);
-    if (!parsed.ok()) return parsed.status();
-    field.parsed = *std::move(parsed);
-  }
-  const auto& [targets, grad_logp, bias, weight, hidden] = fields;
-  linear_logp::TensorSpecs specs{hidden.parsed.tensor.spec, weight.parsed.tensor.spec, std::nullopt,
-                                 targets.parsed.tensor.spec, std::nullopt};
-  if (bias.present) specs.bias = bias.parsed.tensor.spec;
-  if (grad_logp.present) specs.grad_logp = grad_logp.parsed.tensor.spec;
-  absl::StatusOr<linear_logp::Problem> problem = linear_logp::ValidateProblem(specs, call->device->on_cpu);
-  if (!problem.ok()) return problem.status();
-  call->problem = *std::move(problem);
-  absl::StatusOr<linear_logp::Want> parsed_want = ParseWant(want, bias.present);
-  if (!parsed_want.ok()) return parsed_want.status();
-  call->want = *parsed_want;
-  if (!want.empty() && !grad_logp.present) {
-    return InvalidField("grad_logp", "absent", "given where a gradient is wanted");
-  }
-  if (!grad_logp.present) call->want = {false, false, false};
-
-  std::int64_t operand_bytes = 0;
-  for (const Field& field : fields) {
-    if (!field.present) continue;
-    operand_bytes = Add(operand_bytes, field.parsed.bytes);
-    if (field.parsed.is_inline) call->inline_bytes = Add(call->inline_bytes, std::ssize(field.operand.data()));
-    if (field.parsed.awaited) call->awaited_bytes = Add(call->awaited_bytes, field.parsed.bytes);
-  }
-  if (call->inline_bytes > context.limits.max_unary_bytes) {
-    return InvalidField(
-        "inputs", absl::StrCat(call->inline_bytes, " bytes"),
-        absl::StrCat("at most ", context.limits.max_unary_bytes, " bytes in one message; stream larger ones"));
-  }
-  for (const Field& field : fields) {
-    if (absl::Status status = CheckInlineBytes(field.name, field.parsed); !status.ok()) return status;
-  }
+  if (absl::Status status = ParseOptions(context, options, call); !status.ok()) return status;
+  absl::StatusOr<Fields> fields = ParseFields(context, principal, entrance, inputs);
+  if (!fields.ok()) return fields.status();
+  if (absl::Status status = ParseProblem(*fields, want, call); !status.ok()) return status;
+  CountOperandBytes(*fields, call);
   CountResultBytes(call);
-  if (entrance == Entrance::kUnary && call->result_bytes > context.limits.max_unary_result_bytes) {
-    return InvalidField("inputs", absl::StrCat(call->result_bytes, " bytes of results"),
-                        absl::StrCat("at most ", context.limits.max_unary_result_bytes,
-                                     " bytes of results in one message; stream larger ones"));
-  }
-  const std::int64_t device_bytes = Add(operand_bytes, call->result_bytes);
-  if (call->device->memory_bytes > 0 && device_bytes > call->device->memory_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("memory of device ", call->device->name, ": ", device_bytes,
-                                                     " bytes needed, at most ", call->device->memory_bytes, " free"));
-  }
-
-  const auto take = [call](Field* field, HostTensor* tensor) {
-    *tensor = std::move(field->parsed.tensor);
-    // Inline bytes stay in the message; protobuf keeps them contiguous.
-    if (field->parsed.is_inline) tensor->data = reinterpret_cast<const std::byte*>(field->operand.data().data());
-    if (field->parsed.awaited) call->awaited.push_back({field->name, field->parsed.bytes, tensor});
-  };
-  take(fields.data(), &call->inputs.targets);
-  if (grad_logp.present) take(&fields[1], &call->inputs.grad_logp.emplace());
-  if (bias.present) take(&fields[2], &call->inputs.bias.emplace());
-  take(&fields[3], &call->inputs.weight);
-  take(&fields[4], &call->inputs.hidden);
-  return fields[0].parsed.awaited ? absl::OkStatus() : CheckTargets(*call);
+  if (absl::Status status = CheckBytes(context.limits, entrance, *fields, *call); !status.ok()) return status;
+  TakeFields(&*fields, call);
+  const bool targets_are_here = call->awaited.empty() || call->awaited.front().field != "targets";
+  return targets_are_here ? CheckTargets(*call) : absl::OkStatus();
 }
 
 }  // namespace keval::server

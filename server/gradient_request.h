@@ -32,6 +32,8 @@ struct GradientCall {
   linear_logp::Want want;  // As what applies: no bias, no gradient of it; no grad_logp, no gradient at all.
   linear_logp::Inputs inputs;
   std::vector<AwaitedOperand> awaited;  // In the order of the stream: targets, grad_logp, bias, weight, hidden.
+  std::int64_t operand_bytes =
+      0;  // Inline, awaited and stored ones. These sums stop at INT64_MAX: more than any limit.
   std::int64_t inline_bytes = 0;
   std::int64_t awaited_bytes = 0;
   std::int64_t result_bytes = 0;        // logp and the gradients wanted.

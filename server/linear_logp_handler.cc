@@ -10,6 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "core/linear_logp/byte_count.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "server/host_buffer.h"
 #include "server/proto_convert.h"
@@ -123,19 +124,27 @@ absl::StatusOr<LinearLogpHandler::Computed> LinearLogpHandler::Compute(const Cal
   return computed;
 }
 
-absl::StatusOr<v1::ForwardResponse> LinearLogpHandler::Forward(const CallContext& call,
-                                                               const v1::ForwardRequest& request) {
-  if (request.inputs().has_grad_logp()) return InvalidField("grad_logp", "given", "absent in a forward call");
+absl::StatusOr<LinearLogpHandler::Computed> LinearLogpHandler::ComputeUnary(
+    const CallContext& call, const v1::LinearLogpOptions& options, const v1::LinearLogpInputs& inputs,
+    const google::protobuf::RepeatedField<int>& want) {
   GradientCall parsed;
-  if (absl::Status status = ParseGradientCall(context_, call.principal, Entrance::kUnary, request.options(),
-                                              request.inputs(), {}, &parsed);
+  if (absl::Status status =
+          ParseGradientCall(context_, call.principal, Entrance::kUnary, options, inputs, want, &parsed);
       !status.ok()) {
     return status;
   }
   absl::StatusOr<ByteBudget::Reservation> reservation =
-      request_bytes_->Reserve(parsed.inline_bytes + parsed.result_bytes);
+      request_bytes_->Reserve(linear_logp::SaturatingSum({parsed.inline_bytes, parsed.result_bytes}));
   if (!reservation.ok()) return reservation.status();
   absl::StatusOr<Computed> computed = Compute(call, parsed);
+  if (computed.ok()) computed->reservation = *std::move(reservation);
+  return computed;
+}
+
+absl::StatusOr<v1::ForwardResponse> LinearLogpHandler::Forward(const CallContext& call,
+                                                               const v1::ForwardRequest& request) {
+  if (request.inputs().has_grad_logp()) return InvalidField("grad_logp", "given", "absent in a forward call");
+  absl::StatusOr<Computed> computed = ComputeUnary(call, request.options(), request.inputs(), {});
   if (!computed.ok()) return computed.status();
   v1::ForwardResponse response;
   if (absl::Status status = SetOperand(computed->outputs.logp, response.mutable_logp()); !status.ok()) return status;
@@ -146,16 +155,7 @@ absl::StatusOr<v1::ForwardResponse> LinearLogpHandler::Forward(const CallContext
 
 absl::StatusOr<v1::GradientResponse> LinearLogpHandler::Gradient(const CallContext& call,
                                                                  const v1::GradientRequest& request) {
-  GradientCall parsed;
-  if (absl::Status status = ParseGradientCall(context_, call.principal, Entrance::kUnary, request.options(),
-                                              request.inputs(), request.want(), &parsed);
-      !status.ok()) {
-    return status;
-  }
-  absl::StatusOr<ByteBudget::Reservation> reservation =
-      request_bytes_->Reserve(parsed.inline_bytes + parsed.result_bytes);
-  if (!reservation.ok()) return reservation.status();
-  absl::StatusOr<Computed> computed = Compute(call, parsed);
+  absl::StatusOr<Computed> computed = ComputeUnary(call, request.options(), request.inputs(), request.want());
   if (!computed.ok()) return computed.status();
   const linear_logp::Outputs& outputs = computed->outputs;
   v1::GradientResponse response;

@@ -40,15 +40,22 @@ class CallRunner {
   grpc::Status RunStream(grpc::ServerContext* context, absl::string_view rpc,
                          absl::FunctionRef<absl::Status(const CallContext&)> body) const;
 
-  // One message of the peer, or to it; false at the stream's end. A peer that stalls ends the call: see StallWatch.
+  // One message of the peer, or to it; false at the stream's end. A peer that stalls ends the call: see StallWatch. Who
+  // reads message after message keeps `patience` for all of them and renews it at bytes.
   template <typename Stream, typename Message>
-  bool Read(grpc::ServerContext* context, Stream* stream, Message* message) const {
-    const StallWatch::Guard guard(stalls_, context);
+  bool Read(grpc::ServerContext* context, Stream* stream, Message* message, StallWatch::Patience* patience) const {
+    const StallWatch::Guard guard(stalls_, context, patience);
     return stream->Read(message);
   }
   template <typename Stream, typename Message>
+  bool Read(grpc::ServerContext* context, Stream* stream, Message* message) const {
+    StallWatch::Patience patience;
+    return Read(context, stream, message, &patience);
+  }
+  template <typename Stream, typename Message>
   bool Write(grpc::ServerContext* context, Stream* stream, const Message& message) const {
-    const StallWatch::Guard guard(stalls_, context);
+    StallWatch::Patience patience;  // None of ours is empty.
+    const StallWatch::Guard guard(stalls_, context, &patience);
     return stream->Write(message);
   }
 

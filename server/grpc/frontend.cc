@@ -10,6 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "server/grpc/benchmark_service.h"
 #include "server/grpc/health_service.h"
 #include "server/grpc/services.h"
@@ -112,12 +113,15 @@ absl::StatusOr<std::unique_ptr<Frontend::Listener>> Frontend::Listen(Kind kind, 
   }
   for (const std::unique_ptr<grpc::Service>& service : listener->services) builder.RegisterService(service.get());
   listener->server = builder.BuildAndStart();
+  // gRPC binds them in their order and gives up at the first that fails, whose port stays 0.
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (listener->server == nullptr || ports[i] == 0) {
-      return absl::FailedPreconditionError(absl::StrCat(flag, ": cannot listen on ", addresses[i].Text()));
+    if (ports[i] == 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(flag, ": cannot listen on ", PrintableText(addresses[i].Text())));
     }
     listener->addresses.push_back(addresses[i].Text(ports[i]));
   }
+  if (listener->server == nullptr) return absl::FailedPreconditionError(absl::StrCat(flag, ": gRPC starts no server"));
   listener->port = ports.front();
   return listener;
 }

@@ -13,8 +13,10 @@ namespace {
 template <typename Stream, typename Message, typename Upload>
 absl::Status TakeAll(const CallRunner& calls, const CallContext& call, grpc::ServerContext* context, Stream* stream,
                      Message* message, Upload* upload) {
-  while (calls.Read(context, stream, message)) {
+  StallWatch::Patience patience;
+  while (calls.Read(context, stream, message, &patience)) {
     if (!message->status.ok()) return message->status;
+    if (message->data.size > 0) patience.Renew();
     if (absl::Status status = upload->Take(message->fields, message->data); !status.ok()) return status;
     if (absl::Status status = call.check(); !status.ok()) return status;
   }

@@ -20,20 +20,21 @@ StallWatch::~StallWatch() {
   thread_.join();
 }
 
-StallWatch::Guard::Guard(StallWatch* watch, grpc::ServerContext* context)
-    : watch_(watch), context_(context), deadline_(std::chrono::steady_clock::now() + watch->limit_) {
+StallWatch::Guard::Guard(StallWatch* watch, grpc::ServerContext* context, Patience* patience)
+    : watch_(watch), context_(context), patience_(patience), deadline_(begin_ + watch->limit_ - patience->waited_) {
   MutexLock lock(&watch_->mutex_);
   place_ = watch_->guards_.insert(watch_->guards_.end(), this);
 }
 
 StallWatch::Guard::~Guard() {
+  patience_->waited_ += std::chrono::steady_clock::now() - begin_;
   MutexLock lock(&watch_->mutex_);
   watch_->guards_.erase(place_);
 }
 
 void StallWatch::Watch() {
   const std::string message =
-      absl::StrCat("the stream stalled: its peer neither sent nor read anything for ", limit_.count(), " ms");
+      absl::StrCat("the stream stalled: its peer neither sent nor read any bytes for ", limit_.count(), " ms");
   const auto interval = std::clamp(limit_ / 10, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
   MutexLock lock(&mutex_);
   while (!stopping_) {

@@ -21,11 +21,23 @@ class StallWatch {
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
 
-  // Around a read from or a write to the peer that may block: when it lasts longer than the limit, the call ends with
-  // DEADLINE_EXCEEDED (the blocked operation then returns false). Owner: the thread that blocks.
+  // How long one direction of a stream has blocked since bytes last came through: messages without any are no progress,
+  // or a peer could hold the stream open with them. Owner: the thread that blocks.
+  class Patience {
+   public:
+    void Renew() { waited_ = {}; }
+
+   private:
+    friend class StallWatch;
+    std::chrono::steady_clock::duration waited_{};
+  };
+
+  // Around a read from or a write to the peer that may block: when it and those before it on `patience` last longer
+  // than the limit, the call ends with DEADLINE_EXCEEDED (the blocked operation then returns false). Owner: the thread
+  // that blocks.
   class Guard {
    public:
-    Guard(StallWatch* watch, grpc::ServerContext* context);
+    Guard(StallWatch* watch, grpc::ServerContext* context, Patience* patience);
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
@@ -34,6 +46,8 @@ class StallWatch {
     friend class StallWatch;
     StallWatch* const watch_;
     grpc::ServerContext* const context_;
+    Patience* const patience_;
+    const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     const std::chrono::steady_clock::time_point deadline_;
     bool ended_ = false;  // Guarded by StallWatch::mutex_.
     std::list<Guard*>::iterator place_;

@@ -115,8 +115,10 @@ TEST_F(KevaldTest, PlanTellsTrafficAndVariants) {
 
 TEST_F(KevaldTest, DeadlineAndCancelReachTheWork) {
   Start();
+  std::atomic<int> begun = 0;
   std::atomic<int> stopped = 0;
   control_->compute = [&](const linear_logp::ContinueCheck& check) {
+    ++begun;
     while (true) {
       if (absl::Status status = check(); !status.ok()) {
         ++stopped;
@@ -130,9 +132,11 @@ TEST_F(KevaldTest, DeadlineAndCancelReachTheWork) {
   late.set_deadline(std::chrono::system_clock::now() + milliseconds(50));
   EXPECT_EQ(linear_logp_->Gradient(&late, Unary(), &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
 
+  for (int i = 0; i < 1000 && stopped < 1; ++i) std::this_thread::sleep_for(milliseconds(5));
+  ASSERT_EQ(stopped, 1);
   grpc::ClientContext cancelled;
   std::thread cancel([&] {
-    std::this_thread::sleep_for(milliseconds(50));
+    for (int i = 0; i < 1000 && begun < 2; ++i) std::this_thread::sleep_for(milliseconds(5));
     cancelled.TryCancel();
   });
   EXPECT_EQ(linear_logp_->Gradient(&cancelled, Unary(), &response).error_code(), grpc::StatusCode::CANCELLED);
@@ -236,6 +240,7 @@ TEST_F(KevaldTest, InfoHoldsLimitsDevicesAndPorts) {
   ASSERT_TRUE(bulk->GetServerInfo(&context, {}, &info).ok());
   EXPECT_EQ(info.limits().max_unary_bytes(), 2 << 20);
   EXPECT_EQ(info.limits().max_message_bytes(), 16 << 20);
+  EXPECT_EQ(info.limits().max_stored_tensors_per_caller(), 10000);
   EXPECT_EQ(*kevald_->addresses().bulk, absl::StrCat("127.0.0.1:", info.bulk_port()));
   EXPECT_EQ(info.devices(0).name(), "cpu");
   EXPECT_EQ(info.build().version(), "");  // The platform's to fill in.
@@ -267,6 +272,12 @@ TEST_F(KevaldTest, ContractRowsStreamAndADeadWorkerIsNamed) {
   const grpc::Status dead = check(request, &rows, &detail);
   EXPECT_EQ(dead.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(dead.error_message(), HasSubstr("candidate"));
+
+  request.set_seed(14);
+  const grpc::Status talkative = check(request, &rows, &detail);
+  EXPECT_EQ(talkative.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(talkative.error_message(), HasSubstr("CRASHED: wrote \\u001B[2Jxxx"));
+  EXPECT_LT(talkative.error_message().size(), 1200);
 
   request.set_candidate("no_such");
   EXPECT_EQ(check(request, &rows, &detail).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -334,6 +345,28 @@ TEST_F(KevaldTest, JobIsWatchedToItsEnd) {
   EXPECT_TRUE(reader->Finish().ok());
   EXPECT_EQ(event.job().verdict(), "FAILED");
   EXPECT_EQ(event.job().failure_cause(), "candidate");
+}
+
+TEST_F(KevaldTest, OfSeveralAddressesTheOneThatFailsIsNamed) {
+  Start();
+  const std::string taken = kevald_->addresses().control.front();
+  for (const bool taken_first : {true, false}) {
+    ServerOptions options;
+    const testing::TempDir folder;
+    options.data_dir = folder.path();
+    // Twice the same: each can be bound by itself, so only gRPC's attempt finds out.
+    const std::string socket = absl::StrCat("unix:", folder.path(), "/keval.sock");
+    options.listen = {*ParseListenAddress("--listen", "127.0.0.1:0"), *ParseListenAddress("--listen", socket),
+                      *ParseListenAddress("--listen", socket)};
+    std::string blamed = socket;
+    if (taken_first) {
+      options.listen.push_back(*ParseListenAddress("--listen", taken));
+      blamed = taken;
+    }
+    const absl::Status status = Kevald::Start(options, FakePlatform(control_), &principals_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("--listen: cannot listen on ", blamed)));
+  }
 }
 
 TEST_F(KevaldTest, UnknownDeviceInOptionsIsRefused) {
