@@ -269,8 +269,7 @@ TEST_F(ExecutorTest, TheCacheIsReleasedWhileARequestWaitsForTheLease) {
   absl::StatusOr<DeviceLease::Grant> quad = lease_.Acquire(Fine);
   ASSERT_TRUE(quad.ok());
   std::atomic<int> checks = 0;
-  std::thread gradient(
-      [&] { EXPECT_TRUE(executor_->Run(Counting(&checks), Executor::Needs::kDevice, NoWork).ok()); });
+  std::thread gradient([&] { EXPECT_TRUE(executor_->Run(Counting(&checks), Executor::Needs::kDevice, NoWork).ok()); });
   ASSERT_TRUE(WaitsForTheLease(checks));
   executor_->ReleaseCache();
   EXPECT_EQ(control_->caches_released, 1);

@@ -86,7 +86,8 @@ TEST(WorkerProcessTest, VariablesThatChangeTimesOrResultsAreNotInherited) {
 TEST(WorkerProcessTest, HelpersThatAWorkerLeavesEndWithIt) {
   const testing::TempDir folder;
   const std::string program = folder.path() + "/leave-a-helper";
-  std::ofstream(program) << "#!/bin/sh\nsleep 600 >/dev/null 2>&1 3>&- 4>&- &\necho $! >" << folder.path() << "/helper\nexit 3\n";
+  std::ofstream(program) << "#!/bin/sh\nsleep 600 >/dev/null 2>&1 3>&- 4>&- &\necho $! >" << folder.path()
+                         << "/helper\nexit 3\n";
   ASSERT_EQ(chmod(program.c_str(), 0700), 0);
   EXPECT_THAT(FaultOf(program).detail, HasSubstr("exited with code 3"));
   pid_t helper = 0;
