@@ -43,9 +43,9 @@ WorkerBytes LargestWorker(const std::map<std::string, WorkerBytes>& by_series, b
 WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu) {
   const double width = static_cast<double>(DTypeSize(ToWorkShape(shape).dtype));
   const double table_width = std::max(4.0, width);
-  const double n = static_cast<double>(shape.num_tokens());
-  const double d = static_cast<double>(shape.hidden_size());
-  const double v = static_cast<double>(shape.vocab_size());
+  const auto n = static_cast<double>(shape.num_tokens());
+  const auto d = static_cast<double>(shape.hidden_size());
+  const auto v = static_cast<double>(shape.vocab_size());
   const double chunk = std::min(n * v, std::max(v, static_cast<double>(shape.chunk_elems())));
   const double cast_table = width < table_width ? width * v * d : 0;
   return {.context = cpu ? 0 : kLeastContextBytes,

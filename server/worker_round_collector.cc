@@ -313,10 +313,11 @@ absl::StatusOr<Collected<ProfileData>> WorkerRoundCollector::Profile(const JobAr
       status = ForEachArm(series, &data, [&](int index, Seat seat, ProfileData::Arm* arm) {
         TellTurn(arms, series[index].series, static_cast<std::size_t>(index), series.size());
         absl::StatusOr<ProfileData::Arm> counts = worker::CollectCounts(arms, series[index], index, seat, &crew);
-        if (counts.ok()) {
-          *arm = *std::move(counts);
+        if (!counts.ok()) {
+          return counts.status();
         }
-        return counts.status();
+        *arm = *std::move(counts);
+        return absl::OkStatus();
       });
     }
     if (!status.ok()) {
@@ -343,10 +344,10 @@ absl::Status WorkerRoundCollector::CountDram(const JobArms& arms, const std::vec
   return ForEachArm(series, data, [&](int index, Seat seat, ProfileData::Arm* arm) {
     if (status.ok()) {
       absl::StatusOr<DramCount> dram = worker::CollectDram(arms, series[index], index, seat, &crew);
-      if (dram.ok()) {
+      status = dram.status();
+      if (status.ok()) {
         arm->dram = *std::move(dram);
       }
-      status = dram.status();
     }
     if (!status.ok() && !crew.failure().has_value()) {
       return status;  // `check` spoke.
