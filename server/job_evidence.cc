@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/number.h"
+#include "base/text.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "core/verdict/json.h"
 #include "core/verdict/measured_series.h"
@@ -106,6 +108,9 @@ Json DiagnosticHeadJson(const DiagnosticRun& run) {
   out["predicted_add_ops_saved"] = plan->add_ops_saved;
   return out;
 }
+
+// Without one both are NaN; a NaN that was measured stands beside a limit.
+bool HasFigure(const ContractRowData& row) { return !(std::isnan(row.measured) && std::isnan(row.limit)); }
 
 }  // namespace
 
@@ -209,12 +214,21 @@ Json ContractJson(const std::vector<ContractRowData>& rows) {
     list.push_back({{"id", row.id},
                     {"arm", row.arm},
                     {"case", row.case_name},
-                    {"measured", verdict::NumberToJson(row.measured)},
-                    {"limit", verdict::NumberToJson(row.limit)},
+                    {"measured", HasFigure(row) ? verdict::NumberToJson(row.measured) : Json(nullptr)},
+                    {"limit", HasFigure(row) ? verdict::NumberToJson(row.limit) : Json(nullptr)},
                     {"status", row.status},
                     {"why", row.why}});
   }
   return {{"passed", passed}, {"rows", std::move(list)}};
+}
+
+std::string ContractRowText(const ContractRowData& row) {
+  std::string text = absl::StrCat(row.id, " (", row.case_name, row.case_name.empty() ? "" : ", ", row.arm, ")");
+  if (HasFigure(row)) {
+    absl::StrAppend(&text, ": measured ", DoubleText(row.measured), ", limit ", DoubleText(row.limit));
+  }
+  if (!row.why.empty()) absl::StrAppend(&text, ": ", row.why);
+  return PrintableText(text, 1024);
 }
 
 Json ProfileJson(const ProfileData& profile) {

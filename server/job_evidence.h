@@ -52,6 +52,8 @@ std::string JsonText(const Json& value);
 
 // The parts of report.json of these names; ProfileJson has {"ops", "kernels", "kernel_ns", "dram"} by series.
 Json ContractJson(const std::vector<ContractRowData>& rows);
+// "C2 (bfloat16/plain_bias, candidate): measured 0.1, limit 0.01: why". Without its figures where it has none.
+std::string ContractRowText(const ContractRowData& row);
 Json ProfileJson(const ProfileData& profile);
 // INVALID_ARGUMENT where `data`'s samples aren't whole quads.
 absl::StatusOr<Json> DiagnosticsJson(const std::vector<DiagnosticRun>& runs, const DiagnosticsData& data);

@@ -57,14 +57,6 @@ StoredLoss ToLoss(absl::string_view phase, int round, const WorkFailure& failure
 
 void AddJobEvent(JobChange* change) { *change->events.emplace_back().mutable_job() = change->job; }
 
-// "C2 (bfloat16/plain_bias, candidate): measured 0.1, limit 0.01: why".
-std::string ContractRowText(const ContractRowData& row) {
-  std::string text = absl::StrCat(row.id, " (", row.case_name, row.case_name.empty() ? "" : ", ", row.arm,
-                                  "): measured ", DoubleText(row.measured), ", limit ", DoubleText(row.limit));
-  if (!row.why.empty()) absl::StrAppend(&text, ": ", row.why);
-  return PrintableText(text, 1024);
-}
-
 }  // namespace
 
 JobExecution::JobExecution(Surroundings surroundings, StoredJob job)

@@ -1,4 +1,5 @@
 // keval contract: the correctness contract of two variants, checked by the server.
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,12 +16,15 @@
 namespace keval::cli {
 namespace {
 
+// Without one both are NaN; a NaN that was measured stands beside a limit.
+bool HasFigure(const v1::ContractRow& row) { return !(std::isnan(row.measured()) && std::isnan(row.limit())); }
+
 nlohmann::ordered_json RowToJson(const v1::ContractRow& row) {
   return {{"id", row.id()},
           {"arm", row.arm()},
           {"case", row.case_name()},
-          {"measured", verdict::NumberToJson(row.measured())},
-          {"limit", verdict::NumberToJson(row.limit())},
+          {"measured", HasFigure(row) ? verdict::NumberToJson(row.measured()) : nlohmann::ordered_json(nullptr)},
+          {"limit", HasFigure(row) ? verdict::NumberToJson(row.limit()) : nlohmann::ordered_json(nullptr)},
           {"status", EnumText(v1::ContractRow::RowStatus_descriptor(), row.status())},
           {"why", row.why()}};
 }
@@ -32,8 +36,10 @@ std::string RowText(const v1::ContractRow& row) {
                       : passed ? "pass "
                                : "n/a  ",
                       PrintableText(row.id(), 16), "  ", PrintableText(row.arm(), 16), "  ",
-                      PrintableText(row.case_name(), 128), "  measured ", DoubleText(row.measured()), "  limit ",
-                      DoubleText(row.limit()), row.why().empty() ? "" : "  ", PrintableText(row.why(), 1024), "\n");
+                      PrintableText(row.case_name(), 128), "  measured ",
+                      HasFigure(row) ? DoubleText(row.measured()) : "–", "  limit ",
+                      HasFigure(row) ? DoubleText(row.limit()) : "–", row.why().empty() ? "" : "  ",
+                      PrintableText(row.why(), 1024), "\n");
 }
 
 int Contract(const Session& session, const v1::CheckContractRequest& request) {

@@ -188,4 +188,12 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(Bits(a.detach().contiguous()), Bits(b.detach().contiguous()));
 }
 
+std::int64_t CountDifferent(const at::Tensor& a, const at::Tensor& b) {
+  if (SameBits(a, b)) return 0;
+  if (a.defined() && b.defined() && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes()) {
+    return Bits(a.detach().contiguous()).ne(Bits(b.detach().contiguous())).sum().item<std::int64_t>();
+  }
+  return std::max({std::int64_t{1}, a.defined() ? a.numel() : 0, b.defined() ? b.numel() : 0});
+}
+
 }  // namespace keval::contract

@@ -39,6 +39,10 @@ Agreement CompareC1(const at::Tensor& base, const at::Tensor& candidate);
 // are.
 bool SameBits(const at::Tensor& a, const at::Tensor& b);
 
+// How many elements differ in their bits: 0 exactly where SameBits. Where dtype or shape differ, or one is undefined,
+// all elements of the larger, at least 1.
+std::int64_t CountDifferent(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace keval::contract
 
 #endif  // KEVAL_CORE_CONTRACT_AGREEMENT_H_

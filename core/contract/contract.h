@@ -26,7 +26,8 @@ struct Row {
   std::string id;         // "P1" .. "P10", "C1" .. "C14".
   std::string arm;        // "base", "candidate", or "both" (what compares them).
   std::string case_name;  // Which inputs, e.g. "bfloat16/plain_bias"; empty where not applicable.
-  // In the line's own units; NaN where it has no figure. A row whose measured is NaN and limit is not has failed.
+  // In the line's own units; where it counts (elements or ops that differ), the count and 0. Both NaN where it has no
+  // figure. A row whose measured is NaN and limit is not has failed.
   double measured = std::numeric_limits<double>::quiet_NaN();
   double limit = std::numeric_limits<double>::quiet_NaN();
   RowStatus status = RowStatus::kNotApplicable;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/contract/accuracy.h"
+#include "core/contract/agreement.h"
 
 namespace keval::contract {
 namespace {
@@ -54,6 +55,12 @@ bool Usable(const Case& test_case, const Outcome& outcome, Tally* tally) {
     tally->Fail(test_case.Label(), outcome.error);
   }
   return outcome.Ran();
+}
+
+std::int64_t CountDifferentResults(const Outcome& a, const Outcome& b) {
+  return CountDifferent(a.logp, b.logp) + CountDifferent(a.gradients.grad_hidden, b.gradients.grad_hidden) +
+         CountDifferent(a.gradients.grad_weight, b.gradients.grad_weight) +
+         CountDifferent(a.gradients.grad_bias, b.gradients.grad_bias);
 }
 
 }  // namespace keval::contract

@@ -3,6 +3,7 @@
 #define KEVAL_CORE_CONTRACT_EVIDENCE_H_
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -42,6 +43,9 @@ void Gather(Evidence* evidence);
 
 // Notes in `tally` that `outcome` has nothing to judge, and says so by false.
 bool Usable(const Case& test_case, const Outcome& outcome, Tally* tally);
+
+// Elements of logp and the gradients that differ in their bits.
+std::int64_t CountDifferentResults(const Outcome& a, const Outcome& b);
 
 // A line of the contract. `check` is called for each arm; where `of_both`, once, with the candidate.
 struct Line {

@@ -25,6 +25,10 @@ void Tally::Measure(absl::string_view case_name, double measured, double limit, 
   Take(case_name, measured, limit, std::isfinite(limit) && measured <= limit, detail);
 }
 
+void Tally::Count(absl::string_view case_name, std::int64_t found, absl::string_view why) {
+  Take(case_name, static_cast<double>(found), 0, found == 0, found == 0 ? "" : why);
+}
+
 void Tally::Expect(absl::string_view case_name, bool holds, absl::string_view why) {
   Take(case_name, kNan, kNan, holds, holds ? "" : why);
 }
@@ -36,7 +40,9 @@ void Tally::Take(absl::string_view case_name, double measured, double limit, boo
   } else if (measured > 0) {
     severity = measured / limit;
   }
-  if (severity <= severity_) return;
+  // Of equals the first, but a figure before none: a row should say what it measured.
+  const bool first_figure = std::isnan(row_.limit) && !std::isnan(limit);
+  if (severity < severity_ || (severity == severity_ && !first_figure)) return;
   severity_ = severity;
   row_.case_name = std::string(case_name);
   row_.measured = measured;

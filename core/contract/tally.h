@@ -3,6 +3,7 @@
 #ifndef KEVAL_CORE_CONTRACT_TALLY_H_
 #define KEVAL_CORE_CONTRACT_TALLY_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -16,7 +17,10 @@ class Tally {
 
   // Passes iff measured <= limit and the limit is finite, so that a NaN on either side fails. `detail` says more of it.
   void Measure(absl::string_view case_name, double measured, double limit, absl::string_view detail = "");
-  // A yes or no; `why` is what is wrong where it isn't so.
+  // Counts what must not be there, e.g. elements that differ: passes iff there is none. `why` is what they are.
+  void Count(absl::string_view case_name, std::int64_t found, absl::string_view why);
+  // A yes or no, which leaves the row without a figure unless another observation has one; `why` is what is wrong where
+  // it isn't so.
   void Expect(absl::string_view case_name, bool holds, absl::string_view why);
   void Fail(absl::string_view case_name, absl::string_view why) { Expect(case_name, false, why); }
   // What else a row that doesn't fail says: that the line doesn't bind here, that the variant declines this input, or

@@ -130,6 +130,14 @@ TEST(CompareC1, ReadsStridedTensors) {
   EXPECT_TRUE(a.ok) << a.why;
 }
 
+TEST(CountDifferent, CountsElementsThatDifferInABit) {
+  EXPECT_EQ(CountDifferent(Of({kNan, 0, 1}, at::kFloat), Of({kNan, 0, 1}, at::kFloat)), 0);
+  EXPECT_EQ(CountDifferent(Of({0, -0.0, 1}, at::kFloat), Of({0, 0, 2}, at::kFloat)), 2);
+  EXPECT_EQ(CountDifferent(Of({1, 2, 3}, at::kFloat), Of({1, 2, 3}, at::kDouble)), 3);
+  EXPECT_EQ(CountDifferent(Of({1, 2}, at::kFloat), at::Tensor()), 2);
+  EXPECT_EQ(CountDifferent(at::Tensor(), at::Tensor()), 0);
+}
+
 TEST(SameBits, SeesSignsOfZeroAndNanPayloads) {
   EXPECT_FALSE(SameBits(Of({0.0}, at::kFloat), Of({-0.0}, at::kFloat)));
   EXPECT_TRUE(SameBits(Of({kNan}, at::kFloat), Of({kNan}, at::kFloat)));

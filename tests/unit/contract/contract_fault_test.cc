@@ -33,6 +33,7 @@ TEST_P(FaultTest, ItsRowFailsForItsArm) {
       seen = true;
       EXPECT_EQ(row.status, RowStatus::kFail) << row.id << " " << row.arm;
       EXPECT_FALSE(row.why.empty());
+      EXPECT_FALSE(row.limit == 0 && row.measured <= 0) << row.id;  // What a row counts is what made it fail.
     } else {
       // The other arm is a right one.
       EXPECT_NE(row.status, RowStatus::kFail) << row.id << " " << row.arm << ": " << row.case_name << " " << row.why;

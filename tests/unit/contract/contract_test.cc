@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,19 @@ TEST(CheckContract, ProductionPairPassesEveryRow) {
     EXPECT_FALSE(row.why.empty()) << row.id;
   }
   EXPECT_THAT(not_applicable, ::testing::ElementsAre("P5 candidate", "P6 base", "C12 base", "C12 candidate"));
+}
+
+// Rows that count elements or operators say that there were none; no row has a NaN beside a limit.
+TEST(CheckContract, RowsThatCountHaveACountAndTheLimitZero) {
+  const auto rows = CheckContract({.quick = true}, nullptr, nullptr);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const std::set<std::string> counting = {"P1", "P2", "P4", "P5", "P6", "P7", "P10", "C4", "C5", "C7"};
+  for (const Row& row : *rows) {
+    EXPECT_EQ(std::isnan(row.measured), std::isnan(row.limit)) << row.id;
+    if (row.status != RowStatus::kPass || counting.count(row.id) == 0) continue;
+    EXPECT_EQ(row.measured, 0) << row.id << " " << row.arm;
+    EXPECT_EQ(row.limit, 0) << row.id << " " << row.arm;
+  }
 }
 
 // With these seeds an upstream near zero had put float16 gradients among the subnormals.

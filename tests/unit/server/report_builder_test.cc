@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/sha256.h"
 #include "core/verdict/json.h"
 #include "core/verdict/verdict.h"
+#include "server/job_evidence.h"
 #include "tests/support/fake_round_collector.h"
 #include "tests/support/job_fixtures.h"
 #include "tests/support/job_server.h"
@@ -80,7 +82,8 @@ TEST_F(ReportBuilderTest, HoldsWhatAReaderNeeds) {
   EXPECT_EQ(report.at("timed_region").at("flush_bytes"), 0);
   EXPECT_EQ(report.at("rounds").size(), 6U);
   EXPECT_EQ(report.at("contract").at("passed"), true);
-  EXPECT_EQ(report.at("contract").at("rows")[1].at("measured"), "nan");
+  EXPECT_TRUE(report.at("contract").at("rows")[1].at("measured").is_null());
+  EXPECT_TRUE(report.at("contract").at("rows")[1].at("limit").is_null());
   EXPECT_EQ(report.at("recompute"), "keval verdict samples.csv --config report.json");
   EXPECT_FALSE(report.at("notes").empty());
 
@@ -127,6 +130,17 @@ TEST_F(ReportBuilderTest, HoldsWhatAReaderNeeds) {
   EXPECT_EQ(report.at("diagnostics")[2].at("absent"), "candidate, OUT_OF_MEMORY: no room");
   EXPECT_FALSE(report.at("diagnostics")[2].contains("L"));
   EXPECT_THAT(files.at("diagnostics.csv"), ::testing::HasSubstr(",diagnostic,"));
+}
+
+TEST(ContractJsonTest, ANanThatWasMeasuredIsToldFromNoFigure) {
+  const auto rows =
+      ContractJson({{"C8", "base", "plain", NAN, 1e-6, "fail", "logp"}, {"C13", "base", "plain", NAN, NAN, "pass", ""}})
+          .at("rows");
+  EXPECT_EQ(rows[0].at("measured"), "nan");
+  EXPECT_EQ(rows[0].at("limit"), 1e-6);
+  EXPECT_TRUE(rows[1].at("measured").is_null());
+  EXPECT_TRUE(rows[1].at("limit").is_null());
+  EXPECT_EQ(ContractRowText({"C13", "base", "plain", NAN, NAN, "fail", "no path"}), "C13 (plain, base): no path");
 }
 
 TEST_F(ReportBuilderTest, SamplesAndConfigRecomputeTheVerdict) {
