@@ -53,20 +53,24 @@ absl::Status CheckPlots(const ReportFlags& flags) {
 
 int Report(const Session& session, const ReportFlags& flags) {
   if (const auto status = CheckPlots(flags); !status.ok()) return Complain(status, session.json);
+  if (!flags.report_dir.empty()) {
+    if (const auto status = PrepareReportDir(flags.report_dir); !status.ok()) return Complain(status, session.json);
+  }
   const auto client = session.Connect();
   if (!client.ok()) return Complain(client.status(), session.json);
   const auto job = client->GetJob(JobName(flags.job), session.Options());
   if (!job.ok()) return Complain(job.status(), session.json);
   const auto files = client->GetReport(job->name(), {}, session.Options());
   if (!files.ok()) return Complain(files.status(), session.json);
-  if (!flags.report_dir.empty()) {
-    if (const auto status = WriteReport(flags.report_dir, *files, !flags.plots.empty()); !status.ok())
-      return Complain(status, session.json);
-  }
+  absl::Status written;
+  if (!flags.report_dir.empty()) written = WriteReport(flags.report_dir, *files, !flags.plots.empty());
   const auto text = ReportText(*files);
   if (!text.ok()) return Complain(text.status(), session.json);
   if (const auto status = PrintReport(session, *text); !status.ok()) return Complain(status, session.json);
-  return JobExitCode(*job, flags.require);
+  const int gate = JobExitCode(*job, flags.require);
+  if (written.ok()) return gate;
+  const int failed = Complain(written, session.json);
+  return gate == kDone ? failed : gate;
 }
 
 }  // namespace

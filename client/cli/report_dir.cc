@@ -50,14 +50,19 @@ absl::StatusOr<nlohmann::ordered_json> ReportAsWritten(const std::string& report
   return nlohmann::ordered_json::parse(report_json);
 }
 
+absl::Status PrepareReportDir(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return FileError(folder, "can't be made", error.value());
+  return AtomicFile::Create(absl::StrCat(folder, "/report.json")).status();  // Gone with the object, uncommitted.
+}
+
 absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files, bool pictures) {
   const auto text = ReportText(files);
   if (!text.ok()) return text.status();
   const auto report = ParseReport(*text);
   if (!report.ok()) return report.status();
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return FileError(folder, "can't be made", error.value());
+  if (auto status = PrepareReportDir(folder); !status.ok()) return status;
   std::vector<ReportFile> all = files;
   all.push_back({"report.md", report::RenderMarkdown(*report)});
   all.push_back({"report.html", report::RenderHtml(*report)});

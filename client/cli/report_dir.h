@@ -21,6 +21,10 @@ absl::StatusOr<std::string> ReportMarkdown(const std::string& report_json);
 absl::StatusOr<std::string> ReportLines(const std::string& report_json);
 absl::StatusOr<nlohmann::ordered_json> ReportAsWritten(const std::string& report_json);
 
+// Makes `folder` where it is missing and tries whether a report can be written into it, before anybody waits for one.
+// The errors of WriteReport; leaves no file.
+absl::Status PrepareReportDir(const std::string& folder);
+
 // Makes `folder` where it is missing, and writes the files with report.html, report.md and junit.xml beside them, each
 // whole; with `pictures` those of the page as SVG files too.
 absl::Status WriteReport(const std::string& folder, const std::vector<ReportFile>& files, bool pictures = false);

@@ -45,24 +45,30 @@ int CancelUnanswered(const Session& session, const Client& client, const v1::Cre
   return kCancelled;
 }
 
-// Writes the report where it is wanted, and says in `summary` what a person wants to read of it.
-absl::Status UseReport(const Session& session, const RunFlags& flags, const std::vector<ReportFile>& files,
+// Fetches the report, says in `summary` what a person wants to read of it, and writes it where it is wanted.
+absl::Status UseReport(const Session& session, const Client& client, const RunFlags& flags, const std::string& name,
                        std::string* summary) {
-  if (!flags.report_dir.empty()) {
-    if (auto status = WriteReport(flags.report_dir, files); !status.ok()) return status;
-    Note("report written to " + flags.report_dir);
+  const auto files = client.GetReport(name, {}, session.Options());
+  if (!files.ok()) return files.status();
+  if (!session.json) {
+    const auto text = ReportText(*files);
+    if (!text.ok()) return text.status();
+    auto lines = ReportLines(*text);
+    if (!lines.ok()) return lines.status();
+    *summary = *std::move(lines);
   }
-  if (session.json) return absl::OkStatus();
-  const auto text = ReportText(files);
-  if (!text.ok()) return text.status();
-  auto lines = ReportLines(*text);
-  if (lines.ok()) *summary = *std::move(lines);
-  return lines.status();
+  if (flags.report_dir.empty()) return absl::OkStatus();
+  if (auto status = WriteReport(flags.report_dir, *files); !status.ok()) return status;
+  Note("report written to " + flags.report_dir);
+  return absl::OkStatus();
 }
 
 int Run(const Session& session, const RunFlags& flags) {
   const auto spec = spec::ReadSpec(flags.spec);
   if (!spec.ok()) return Complain(spec.status(), session.json);
+  if (!flags.report_dir.empty()) {
+    if (const auto status = PrepareReportDir(flags.report_dir); !status.ok()) return Complain(status, session.json);
+  }
   const auto client = session.Connect();
   if (!client.ok()) return Complain(client.status(), session.json);
   v1::CreateJobRequest request;
@@ -80,17 +86,16 @@ int Run(const Session& session, const RunFlags& flags) {
   }
   if (!job.ok()) return Complain(job.status(), session.json);
   std::string summary;
-  if (job->state() == v1::BenchmarkJob::DONE) {
-    const auto files = client->GetReport(job->name(), {}, session.Options());
-    if (!files.ok()) return Complain(files.status(), session.json);
-    if (const auto status = UseReport(session, flags, *files, &summary); !status.ok()) {
-      return Complain(status, session.json);
-    }
-  }
+  absl::Status reported;
+  if (job->state() == v1::BenchmarkJob::DONE) reported = UseReport(session, *client, flags, job->name(), &summary);
   auto printed = summary.empty() ? absl::OkStatus() : PrintText(summary);
   if (printed.ok()) printed = PrintJob(session, *job);
   if (!printed.ok()) return Complain(printed, session.json);
-  return JobExitCode(*job, flags.require);
+  const int gate = JobExitCode(*job, flags.require);
+  if (reported.ok()) return gate;
+  // The job has its verdict whether or not the report arrived: a gate that isn't met keeps its own code.
+  const int failed = Complain(reported, session.json);
+  return gate == kDone ? failed : gate;
 }
 
 }  // namespace

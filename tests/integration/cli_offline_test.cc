@@ -1,5 +1,6 @@
 // The commands of keval that need no server, and what every command does where none is.
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -110,6 +111,24 @@ TEST_F(CliOfflineTest, UsageErrorsAreExitCodeTwoAndNameTheFlag) {
     EXPECT_EQ(error["code"], "INVALID_ARGUMENT");
     EXPECT_EQ(error["field"], wrong.field) << result.err;
     EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(wrong.message));
+  }
+}
+
+// Before anything is submitted: no server answers here, which would be exit code 6.
+TEST_F(CliOfflineTest, AReportFolderThatCantBeWrittenIsRefusedFirst) {
+  const std::string spec = Write("spec.yaml", "primaries: [{num_tokens: 1, hidden_size: 1, vocab_size: 9}]\n");
+  const std::string below_file = Write("file", "") + "/report";
+  std::filesystem::create_directories(File("taken/report.json"));
+  for (const std::string& folder : {below_file, File("taken")}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"run", spec}, std::vector<std::string>{"report", "jobs/1"}}) {
+      auto arguments = command;
+      arguments.insert(arguments.end(), {"--report_dir", folder, "--json"});
+      const CliResult result = Run(arguments);
+      EXPECT_EQ(result.code, 2) << result.err;
+      EXPECT_EQ(result.out, "");
+      EXPECT_THAT(Json::parse(result.err)["field"].get<std::string>(), testing::StartsWith(folder));
+    }
   }
 }
 

@@ -282,9 +282,10 @@ seed: 9007199254740993
 // Cases 8 and 10 on the way: a whole job, its files, and the verdict again from them.
 TEST_F(CliServerTest, RunsAJobToItsReport) {
   const std::string spec = Write("spec.yaml", kSpec);
-  CliProcess process(folder_.path(),
-                     {"run", spec, "--require", "any", "--report_dir", File("report"), "--json", "--events"},
-                     Environment());
+  CliProcess process(
+      folder_.path(),
+      {"run", spec, "--require", "any", "--report_dir", File("report"), "--request_id", "once", "--json", "--events"},
+      Environment());
   const CliResult run = process.Wait(absl::Seconds(240));
   ASSERT_EQ(run.code, 0) << run.err << run.out;
   EXPECT_EQ(run.out.find('\x1b'), std::string::npos);
@@ -310,10 +311,10 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   const Json report = Json::parse(ReadText(File("report/report.json")));
   EXPECT_EQ(report["verdict"], job["verdict"]);
   EXPECT_EQ(report["config"]["delta"].begin().value(), 0.1);
-  EXPECT_THAT(ReadText(File("report/report.json")), HasSubstr("9007199254740993"));
   for (const char* arm : {"base", "candidate"}) {
     EXPECT_THAT(report["arms"][arm]["sha256"].get<std::string>(), testing::MatchesRegex("[0-9a-f]{64}")) << arm;
   }
+  EXPECT_THAT(ReadText(File("report/report.json")), HasSubstr("9007199254740993"));
   const CliResult verdict =
       Run({"verdict", File("report/samples.csv"), "--config", File("report/report.json"), "--json"});
   EXPECT_EQ(verdict.code, 0) << verdict.err;
@@ -329,6 +330,16 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   for (const char* picture : {"forest.svg", "rounds.svg", "clocks.svg"}) {
     EXPECT_TRUE(std::filesystem::exists(File("pictures/") + picture)) << picture;
   }
+  // What can't be written costs exit code 2, not the verdict: the same job again, with a folder where a file must be.
+  std::filesystem::create_directories(File("taken/report.html"));
+  const CliResult unwritten =
+      Run({"run", spec, "--require", "any", "--request_id", "once", "--report_dir", File("taken"), "--json"});
+  EXPECT_EQ(unwritten.code, 2);
+  EXPECT_EQ(Json::parse(unwritten.out), job);
+  EXPECT_THAT(unwritten.err, HasSubstr("report.html"));
+  const CliResult printed = Run({"report", name, "--report_dir", File("taken"), "--json"});
+  EXPECT_EQ(printed.code, 2);
+  EXPECT_EQ(printed.out, again.out);
   const CliResult png = Run({"report", name, "--report_dir", File("pictures"), "--plots", "png"});
   EXPECT_EQ(png.code, 2);
   EXPECT_THAT(png.err, HasSubstr("rsvg-convert"));
