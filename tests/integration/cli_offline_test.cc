@@ -127,7 +127,7 @@ TEST_F(CliOfflineTest, AReportFolderThatCantBeWrittenIsRefusedFirst) {
       const CliResult result = Run(arguments);
       EXPECT_EQ(result.code, 2) << result.err;
       EXPECT_EQ(result.out, "");
-      EXPECT_THAT(Json::parse(result.err)["field"].get<std::string>(), testing::StartsWith(folder));
+      EXPECT_THAT(Json::parse(result.err)["field"].get<std::string>(), ::testing::StartsWith(folder));
     }
   }
 }

@@ -312,7 +312,7 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   EXPECT_EQ(report["verdict"], job["verdict"]);
   EXPECT_EQ(report["config"]["delta"].begin().value(), 0.1);
   for (const char* arm : {"base", "candidate"}) {
-    EXPECT_THAT(report["arms"][arm]["sha256"].get<std::string>(), testing::MatchesRegex("[0-9a-f]{64}")) << arm;
+    EXPECT_THAT(report["arms"][arm]["sha256"].get<std::string>(), ::testing::MatchesRegex("[0-9a-f]{64}")) << arm;
   }
   EXPECT_THAT(ReadText(File("report/report.json")), HasSubstr("9007199254740993"));
   const CliResult verdict =
