@@ -112,7 +112,7 @@ TcpPeer::~TcpPeer() {
   waitpid(pid_, nullptr, 0);
 }
 
-absl::StatusOr<absl::Duration> TcpPeer::Push(absl::Span<const std::byte> bytes) {
+absl::StatusOr<absl::Duration> TcpPeer::Push(absl::Span<const std::byte> bytes) const {
   const absl::Time start = absl::Now();
   std::byte done{0};
   if (!SendCommand(socket_, kPush, bytes.size()) || !SendAll(socket_, bytes.data(), bytes.size()) ||
@@ -122,7 +122,7 @@ absl::StatusOr<absl::Duration> TcpPeer::Push(absl::Span<const std::byte> bytes) 
   return absl::Now() - start;
 }
 
-absl::StatusOr<absl::Duration> TcpPeer::Pull(absl::Span<std::byte> bytes) {
+absl::StatusOr<absl::Duration> TcpPeer::Pull(absl::Span<std::byte> bytes) const {
   const absl::Time start = absl::Now();
   if (!SendCommand(socket_, kPull, bytes.size()) || !ReceiveAll(socket_, bytes.data(), bytes.size())) {
     return Failed("pulling");

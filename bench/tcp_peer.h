@@ -24,8 +24,8 @@ class TcpPeer {
   TcpPeer& operator=(const TcpPeer&) = delete;
 
   // From the first byte until the peer says that it has all, or until all are here.
-  absl::StatusOr<absl::Duration> Push(absl::Span<const std::byte> bytes);
-  absl::StatusOr<absl::Duration> Pull(absl::Span<std::byte> bytes);
+  absl::StatusOr<absl::Duration> Push(absl::Span<const std::byte> bytes) const;
+  absl::StatusOr<absl::Duration> Pull(absl::Span<std::byte> bytes) const;
 
  private:
   TcpPeer(pid_t pid, int socket) : pid_(pid), socket_(socket) {}
