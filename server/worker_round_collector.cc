@@ -107,7 +107,8 @@ absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round,
 absl::Status CollectCrew(const JobArms& arms, const std::vector<SeriesRun>& series, const worker::RoundCrew& part,
                          int round, WorkerCrew* crew, RoundData* data) {
   const auto first = static_cast<int>(part.series.front());
-  absl::Status status = crew->Start(Shuffled(part.seats, Draw(arms.seed, Purpose::kStartOrder, round, first)));
+  absl::Status status = crew->Start(Shuffled(part.seats, Draw(arms.seed, Purpose::kStartOrder, round, first)),
+                                    Draw(arms.seed, Purpose::kCpus, round, 0));
   for (std::size_t i = 0; i < part.series.size() && status.ok(); ++i) {
     const std::size_t index = part.series[i];
     TellTurn(arms, series[index].series, index, series.size());

@@ -16,7 +16,16 @@
 namespace keval::worker {
 
 // What a random choice of a job is for.
-enum class Purpose : std::uint64_t { kStartOrder = 1, kQuadOrder, kInputs, kPilot, kProfile, kDiagnose, kPrepareOrder };
+enum class Purpose : std::uint64_t {
+  kStartOrder = 1,
+  kQuadOrder,
+  kInputs,
+  kPilot,
+  kProfile,
+  kDiagnose,
+  kPrepareOrder,
+  kCpus
+};
 
 // A bijection of 64 bits in which every input bit reaches every output bit.
 std::uint64_t Mix(std::uint64_t x);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "server/worker/cpu_set.h"
 
 namespace keval::worker {
 namespace {
@@ -50,11 +51,17 @@ WorkerCrew::WorkerCrew(std::string program, std::chrono::milliseconds start_time
       check_(check),
       hang_timeout_(Milliseconds(arms.hang_timeout_seconds)) {}
 
-absl::Status WorkerCrew::Start(const std::vector<Seat>& seats) {
+absl::Status WorkerCrew::Start(const std::vector<Seat>& seats, std::uint64_t draw) {
+  const std::vector<int> cpus =
+      arms_.device == "cpu" ? ChooseCpus(UsableCpus(), arms_.worker_threads, draw) : std::vector<int>();
   for (const Seat seat : seats) {
     absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = WorkerProcess::Spawn(program_, arms_.worker_threads);
-    if (!worker.ok()) {
-      return Fail(seat, {WorkerFault::Blame::kHarness, "SPAWN_FAILED", std::string(worker.status().message())});
+    absl::Status status = worker.status();
+    if (status.ok() && !cpus.empty()) {
+      status = PinProcess((*worker)->pid(), cpus);
+    }
+    if (!status.ok()) {
+      return Fail(seat, {WorkerFault::Blame::kHarness, "SPAWN_FAILED", std::string(status.message())});
     }
     workers_[static_cast<std::size_t>(seat)] = *std::move(worker);
     Request request;
