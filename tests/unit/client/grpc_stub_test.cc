@@ -142,10 +142,12 @@ class GrpcStubTest : public ::testing::Test {
     builder.RegisterService(&tensors_);
     builder.RegisterService(&gradients_);
     server_ = builder.BuildAndStart();
-    stub_ = std::make_unique<GrpcStub>(*ParseAddress(absl::StrCat("127.0.0.1:", port_)), absl::Milliseconds(200),
+    stub_ = std::make_unique<GrpcStub>(LocalAddress(), *Credentials::Make(LocalAddress(), {}), absl::Milliseconds(200),
                                        [this](const std::string& text) { notices_.push_back(text); });
   }
   ~GrpcStubTest() override { server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1)); }
+
+  Address LocalAddress() const { return *ParseAddress(absl::StrCat("127.0.0.1:", port_)); }
 
   int port_ = 0;
   InfoService info_;
@@ -261,12 +263,13 @@ TEST_F(GrpcStubTest, DeadlinesAndCancellationEndACall) {
 TEST_F(GrpcStubTest, ProxiesAreNotUsedForLocalServersAndNamedForOthers) {
   for (const char* name : {"http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY", "GRPC_PROXY"}) {
     setenv(name, "http://127.0.0.1:9", 1);
-    GrpcStub local(*ParseAddress(absl::StrCat("127.0.0.1:", port_)), absl::Milliseconds(200), {});
+    GrpcStub local(LocalAddress(), *Credentials::Make(LocalAddress(), {}), absl::Milliseconds(200), {});
     EXPECT_TRUE(local.GetServerInfo({absl::Now() + absl::Seconds(5), nullptr}).ok()) << name;
     unsetenv(name);
   }
   setenv("https_proxy", "http://127.0.0.1:9", 1);
-  GrpcStub remote(*ParseAddress("keval.invalid:7400"), absl::Milliseconds(200), {});
+  const Address elsewhere = *ParseAddress("keval.invalid:7400");
+  GrpcStub remote(elsewhere, *Credentials::Make(elsewhere, {}), absl::Milliseconds(200), {});
   const auto status = remote.GetServerInfo({absl::Now() + absl::Seconds(5), nullptr}).status();
   unsetenv("https_proxy");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;

@@ -105,7 +105,7 @@ class TensorStreamsTest : public ::testing::Test {
     builder.RegisterService(&tensors_);
     server_ = builder.BuildAndStart();
     info_.SetBulkPort(port_);
-    stub_ = std::make_unique<GrpcStub>(*ParseAddress(absl::StrCat("127.0.0.1:", port_)), absl::Seconds(5),
+    stub_ = std::make_unique<GrpcStub>(LocalAddress(), *Credentials::Make(LocalAddress(), {}), absl::Seconds(5),
                                        [](const std::string&) {});
   }
   ~TensorStreamsTest() override { server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1)); }
@@ -115,6 +115,8 @@ class TensorStreamsTest : public ::testing::Test {
     for (std::size_t i = 0; i < bytes; i += 997) tensor[i] = static_cast<std::byte>(i);
     return tensor;
   }
+
+  Address LocalAddress() const { return *ParseAddress(absl::StrCat("127.0.0.1:", port_)); }
 
   int port_ = 0;
   InfoService info_;
