@@ -14,7 +14,8 @@ namespace keval::worker {
 // Those that this process may use, in ascending order; empty where the system doesn't tell.
 std::vector<int> UsableCpus();
 
-// `count` neighbours of `usable`, in a circle, from the `draw`th on; empty, for "any", where there are no more than that.
+// `count` neighbours of `usable`, in a circle, from the `draw`th on; empty, for "any", where there are no more than
+// that.
 std::vector<int> ChooseCpus(const std::vector<int>& usable, int count, std::uint64_t draw);
 
 // Restricts a process of one thread, and what it will start, to `cpus`. FAILED_PRECONDITION with the system's reason.

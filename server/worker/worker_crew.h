@@ -32,8 +32,8 @@ class WorkerCrew {
              server::DeviceLease* lease, const server::RoundCollector::Check& check);
 
   // Starts a process for each seat, in that order, and waits until all are ready. Where the device is a CPU all of them
-  // run on the same few of the host's CPUs, as many as a worker has threads, chosen by `draw`: they take turns, and what
-  // else goes on where they run hits them alike.
+  // run on the same few of the host's CPUs, as many as a worker has threads, chosen by `draw`: they take turns, and
+  // what else goes on where they run hits them alike.
   absl::Status Start(const std::vector<Seat>& seats, std::uint64_t draw = 0);
 
   // Sends and waits for the one reply. `limit`: of silence.
