@@ -155,14 +155,14 @@ bool LooksRounded(const at::Tensor& base, const at::Tensor& own) {
   const std::int64_t count = std::min(kMost, base.numel());
   const at::Tensor want = base.contiguous().view({-1}).narrow(0, 0, count).to(at::kDouble);
   const at::Tensor error = own.contiguous().view({-1}).narrow(0, 0, count).to(at::kDouble) - want;
-  const double size = want.norm().item<double>();
-  const double error_size = error.norm().item<double>();
+  const auto size = want.norm().item<double>();
+  const auto error_size = error.norm().item<double>();
   if (!(size > 0 && error_size > 2e-5 * size && error_size < 1e-2 * size)) {
     return false;
   }
   const double along = std::abs(error.dot(want).item<double>()) / (size * error_size);
   const double typical = error_size / std::sqrt(static_cast<double>(count));
-  const double touched = error.abs().gt(0.01 * typical).to(at::kDouble).mean().item<double>();
+  const auto touched = error.abs().gt(0.01 * typical).to(at::kDouble).mean().item<double>();
   return along < 0.3 && touched > 0.5;
 }
 
