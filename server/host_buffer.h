@@ -28,7 +28,7 @@ class HostBuffer {
   HostBuffer& operator=(const HostBuffer&) = delete;
   ~HostBuffer() { pool_->Give(std::move(block_)); }
 
-  std::byte* data() { return block_.memory.get(); }
+  std::byte* data() { return block_.memory.get(); }  // NOLINT(readability-make-member-function-const)
   const std::byte* data() const { return block_.memory.get(); }
   std::int64_t size() const { return size_; }
 

@@ -12,7 +12,7 @@
 
 namespace keval::server {
 
-struct ServerOptions {
+struct ServerOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): by meaning.
   std::vector<ListenAddress> listen;
   std::optional<ListenAddress> bulk_listen;
   std::optional<ListenAddress> health_listen;

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
-constexpr int kFewestRounds = 3;  // That a job can have.
+constexpr int kFewestRounds = 4;  // That a job can have.
 
 // `value` without what its key order says, so that two can be compared.
 Json Unordered(const nlohmann::ordered_json& value) { return Json(value); }

@@ -64,15 +64,15 @@ class CliCalibrateTest : public ::testing::Test {
 
 TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
   const std::vector<std::string> collect = {
-      "calibrate", spec_, "--out", file_, "--rounds", "3", "--effects", "0.5", "--rounds_per_job", "3"};
+      "calibrate", spec_, "--out", file_, "--rounds", "4", "--effects", "0.5", "--rounds_per_job", "4"};
   auto first = collect;
-  first.insert(first.end(), {"--aa", "3"});
+  first.insert(first.end(), {"--aa", "4"});
   CliResult result = Run(first);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(Primary(0).size(), 3U);
-  ASSERT_EQ(Primary(0.5).size(), 3U);
+  EXPECT_EQ(Primary(0).size(), 4U);
+  ASSERT_EQ(Primary(0.5).size(), 4U);
   const std::vector<double> injected = Primary(0.5);
-  EXPECT_GT((injected[0] + injected[1] + injected[2]) / 3, 0.1) << "0.5 were injected";
+  EXPECT_GT((injected[0] + injected[1] + injected[2] + injected[3]) / 4, 0.1) << "0.5 were injected";
   const Json before = File().at("rounds");
   for (const Json& round : before) {
     EXPECT_EQ(round.at("kind"), round.at("effect") == 0 ? "aa" : "injected");
@@ -83,14 +83,14 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
 
   // What is there stays as it is; only what lacks is collected.
   auto more = collect;
-  more.insert(more.end(), {"--aa", "6", "--json"});
+  more.insert(more.end(), {"--aa", "8", "--json"});
   result = Run(more);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out).at("rounds"), 9);
+  EXPECT_EQ(Json::parse(result.out).at("rounds"), 12);
   const Json after = File().at("rounds");
-  ASSERT_EQ(after.size(), 9U);
+  ASSERT_EQ(after.size(), 12U);
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i], before[i]);
-  EXPECT_EQ(Primary(0).size(), 6U);
+  EXPECT_EQ(Primary(0).size(), 8U);
   EXPECT_EQ(File().at("collected").size(), 1U);
 
   // Offline: no server is asked.
@@ -98,10 +98,10 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
                   {{"KEVAL_SERVER", "127.0.0.1:1"}});
   ASSERT_EQ(result.code, 0) << result.err;
   const Json summary = Json::parse(result.out);
-  EXPECT_EQ(summary.at("rounds"), 9);
+  EXPECT_EQ(summary.at("rounds"), 12);
   EXPECT_EQ(summary.at("effects").size(), 2U);
   EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("formed"), "disjoint");
-  EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("jobs"), 1);  // Six A/A rounds.
+  EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("jobs"), 1);  // Of six; two are left.
   EXPECT_EQ(summary.at("delta_source"), "calibration");
 }
 

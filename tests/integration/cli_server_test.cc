@@ -355,7 +355,7 @@ TEST_F(CliServerTest, ValidateOnlyShowsThePlanAndMakesNoJob) {
   ASSERT_EQ(json.code, 0) << json.err;
   const Json document = Json::parse(json.out);
   EXPECT_EQ(document["spec_digest"].get<std::string>().size(), 64U);
-  EXPECT_EQ(document["rounds_planned"], 3);
+  EXPECT_EQ(document["rounds_planned"], 4);
   const Json& series = document["plan"]["series"];
   ASSERT_EQ(series.size(), 2U);  // The primary and its control.
   EXPECT_EQ(series[0]["role"], "primary");

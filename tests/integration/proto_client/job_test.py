@@ -44,7 +44,7 @@ class JobTest(KevaldTest):
     def test_a_job_to_its_report(self):
         planned = self.create(self.small_spec(), validate_only=True)
         self.assertEqual(planned.name, "")
-        self.assertEqual(planned.rounds_planned, 3)
+        self.assertEqual(planned.rounds_planned, 4)
 
         job = self.create(self.small_spec(), request_id="one")
         self.assertRegex(job.name, "^jobs/[0-9a-f]{32}$")
