@@ -121,8 +121,9 @@ TEST_F(CliCalibrateTest, AnInterruptKeepsEveryRoundAndEndsTheJob) {
   CliProcess process(folder_.path(), {"calibrate", spec_, "--out", file_, "--aa", "150", "--rounds_per_job", "150"},
                      {{"KEVAL_SERVER", server_->control()}});
   const absl::Time deadline = absl::Now() + absl::Seconds(120);
-  while (!absl::StrContains(process.Err(), "round 2 in") && absl::Now() < deadline)
+  while (!absl::StrContains(process.Err(), "round 2 in") && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(20));
+  }
   process.Signal(SIGINT);
   EXPECT_EQ(process.Wait(absl::Seconds(60)).code, 7);
   EXPECT_GE(File().at("rounds").size(), 2U);

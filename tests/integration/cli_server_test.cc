@@ -1,6 +1,7 @@
 // keval against a real kevald: gradients, stored tensors, jobs.
 #include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -155,7 +156,7 @@ TEST_F(CliServerTest, ShowsAMaskedTargetAsMinusInfinity) {
 // Case 9: 1234 tokens; every byte as under LC_ALL=C.
 TEST_F(CliServerTest, BytesDoNotDependOnTheLocale) {
   std::vector<NamedTensor> tensors;
-  tensors.push_back({"hidden", FloatTensor({1234, 4}, std::vector<double>(1234 * 4, 0.25))});
+  tensors.push_back({"hidden", FloatTensor({1234, 4}, std::vector<double>(std::size_t{1234} * 4, 0.25))});
   tensors.push_back({"weight", FloatTensor({16, 4}, std::vector<double>(64, 0.5))});
   tensors.push_back({"targets", IntTensor(std::vector<std::int64_t>(1234, 3))});
   tensors.push_back({"grad_logp", FloatTensor({1234}, std::vector<double>(1234, 0.01))});
