@@ -71,8 +71,9 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths) {
   if (!status.ok()) return status;
 
   const Owned<X509> certificate = FirstCertificate(material.certificate);
-  if (certificate == nullptr)
+  if (certificate == nullptr) {
     return Refuse("--tls_cert", paths.certificate, "has no PEM certificate, or one that can't be read");
+  }
   const Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(Open(material.key).get(), nullptr, NoPassphrase, nullptr));
   if (key == nullptr) return Refuse("--tls_key", paths.key, "has no PEM private key that can be read (unencrypted)");
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
