@@ -134,18 +134,21 @@ absl::Status ArmVerifier::UnfinishedError(absl::string_view result) const {
                             " among them, changed afterwards, by another stream or thread that nothing waits for"));
 }
 
-// The most telling name for why the arm's results are wrong in their `which`th tensor; `base`'s are undefined where
-// nothing was compared. Without a better one: `otherwise`, `why`. Drops the results.
-absl::Status ArmVerifier::Explain(std::size_t which, const Results& base, const Digests& digests, WrongResult otherwise,
-                                  const std::string& why) {
-  const char* const name = kResultNames[which];
+// UNFINISHED_WORK where the results, the `which`th wrong, still change.
+absl::Status ArmVerifier::Settled(std::size_t which, const Digests& digests) const {
   absl::StatusOr<bool> changing = StillChanging(*arm_.session, arm_.results, digests);
   if (!changing.ok()) {
     return changing.status();
   }
-  if (*changing) {
-    return UnfinishedError(name);
-  }
+  return *changing ? UnfinishedError(kResultNames[which]) : absl::OkStatus();
+}
+
+// The most telling name for why the arm's results are wrong in their `which`th tensor; `base`'s are undefined where
+// nothing was compared. Without a better one: `otherwise`, `why`. Drops the results, which
+// have settled.
+absl::Status ArmVerifier::Explain(std::size_t which, const Results& base, const Digests& digests, WrongResult otherwise,
+                                  const std::string& why) {
+  const char* const name = kResultNames[which];
   const std::optional<Expected>& other = expected_[1 - arm_.inputs->set()];
   if (other.has_value() && arm_.results[which].defined() && digests[which] == other->results[which]) {
     return CachedError(name);
@@ -202,6 +205,9 @@ absl::Status ArmVerifier::PrepareSet(const linear_logp::Variant& base) {
   const linear_logp::VariantDescription base_is = base.Describe();
   const Disagreement found = Compare(base_is, arm_.variant->Describe(), base_results, arm_.results);
   if (found.result != kResults) {
+    if (absl::Status status = Settled(found.result, *digests); !status.ok()) {
+      return status;
+    }
     return Explain(found.result, base_results, *digests, WrongResult::kOther,
                    absl::StrCat("gives a ", kResultNames[found.result], " that is not what ", base_is.name,
                                 " computes from the same inputs: ", found.why));
@@ -306,12 +312,8 @@ absl::Status ArmVerifier::Verify() {
 // Why unified results with `digests` are not Prepare's.
 absl::Status ArmVerifier::ExplainTimed(std::size_t which, const Digests& digests) {
   const char* const name = kResultNames[which];
-  absl::StatusOr<bool> changing = StillChanging(*arm_.session, arm_.results, digests);
-  if (!changing.ok()) {
-    return changing.status();
-  }
-  if (*changing) {
-    return UnfinishedError(name);
+  if (absl::Status status = Settled(which, digests); !status.ok()) {
+    return status;
   }
   Unify(arm_.inputs->sign(), &arm_.results);  // The sign again: as they came.
   absl::StatusOr<Digests> came = DigestsOf(*arm_.session, arm_.results);

@@ -59,6 +59,7 @@ class ArmVerifier {
   absl::Status CachedError(absl::string_view result) const;
   absl::Status UnfinishedError(absl::string_view result) const;
   absl::Status NothingElseChanged() const;
+  absl::Status Settled(std::size_t which, const Digests& digests) const;
   absl::Status AwaitAll() const;
   at::Tensor FreeTokens() const;
   absl::StatusOr<bool> IsEarlierLogp(const Expected& before);
