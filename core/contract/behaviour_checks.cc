@@ -221,7 +221,7 @@ void CheckC9OnCpu(const Evidence& evidence, const Arm& arm, Tally* tally) {
 
 // What of the autograd engine throws, as a failure of the row.
 template <typename Body>
-void CatchingErrors(const char* label, Tally* tally, const Body& body) {
+void CatchingErrors(const std::string& label, Tally* tally, const Body& body) {
   try {
     body();
   } catch (const linear_logp::Stopped&) {
@@ -236,8 +236,8 @@ void CatchingErrors(const char* label, Tally* tally, const Body& body) {
 void CheckC7AndLeadingShapes(const Evidence& evidence, const Arm& arm, Tally* tally) {
   CheckC7(evidence, arm, tally);
   for (const DType dtype : evidence.maker.DTypes()) {
-    CatchingErrors("leading_shape", tally,
-                   [&] { JudgeLeadingShape(arm, evidence.maker.Plain(dtype, {}, "leading_shape"), tally); });
+    const Case c = evidence.maker.Plain(dtype, {}, "leading_shape");
+    CatchingErrors(c.Label(), tally, [&] { JudgeLeadingShape(arm, c, tally); });
   }
 }
 

@@ -218,11 +218,19 @@ std::vector<Fault> MakeFaults() {
   add({.name = "ignores_what_is_wanted", .row = "C6", .before = [](VariantInputs*, Options*, Want* want) {
          *want = {};
        }});
-  add({.name = "ignores_strides", .row = "C7", .before = [](VariantInputs* in, Options*, Want*) {
-         if (in->grad_logp.defined() && in->grad_logp.dim() == 1 && in->grad_logp.stride(0) > 1) {
-           in->grad_logp = in->grad_logp.as_strided(in->grad_logp.sizes(), {1});
-         }
-       }});
+  // One for each dtype: the line holds in all of them.
+  for (const auto& [name, type] : {std::pair("float32", at::kFloat), std::pair("bfloat16", at::kBFloat16),
+                                   std::pair("float16", at::kHalf), std::pair("float64", at::kDouble)}) {
+    add({.name = std::string("ignores_strides_in_") + name,
+         .row = "C7",
+         .before = [type = type](VariantInputs* in, Options*, Want*) {
+           const at::Tensor& upstream = in->grad_logp;
+           if (in->hidden.scalar_type() == type && upstream.defined() && upstream.dim() == 1 &&
+               upstream.stride(0) > 1) {
+             in->grad_logp = upstream.as_strided(upstream.sizes(), {1});
+           }
+         }});
+  }
   add({.name = "softmax_without_the_maximum", .row = "C8", .after_forward = [](const auto& in, at::Tensor* logp) {
          if (in.hidden.scalar_type() != at::kFloat || in.hidden.size(0) == 0) return;
          const at::Tensor logits = LogitsOf(in);

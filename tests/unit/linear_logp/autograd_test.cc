@@ -74,19 +74,26 @@ TEST_F(AutogradTest, BackwardIsTheVariantsOwnBitForBit) {
 }
 
 TEST_F(AutogradTest, C7AnyLeadingShapeAndAScalarUpstream) {
-  const VariantInputs inputs = Inputs(at::kFloat);
-  VariantInputs shaped = inputs;
-  shaped.hidden = inputs.hidden.detach().clone().reshape({1, kTokens, 1, kWidth}).set_requires_grad(true);
-  shaped.targets = inputs.targets.reshape({1, kTokens, 1}).to(at::kInt);
-  const at::Tensor logp = Logp(test_support::kCandidate, shaped);
-  EXPECT_EQ(logp.sizes(), (std::vector<std::int64_t>{1, kTokens, 1}));
-  // sum's backward hands down one number with stride 0.
-  const variable_list got = torch::autograd::grad({logp.sum()}, {shaped.hidden, shaped.weight});
-  VariantInputs ones = inputs;
-  ones.grad_logp = at::ones_like(inputs.grad_logp);
-  const Result want = Compute(test_support::kCandidate, ones, kOptions);
-  EXPECT_TRUE(SameBits(got[0].reshape({kTokens, kWidth}), want.gradients.grad_hidden));
-  EXPECT_TRUE(SameBits(got[1], want.gradients.grad_weight));
+  for (const at::ScalarType type : OperandTypes()) {
+    const VariantInputs inputs = Inputs(type);
+    VariantInputs ones = inputs;
+    ones.grad_logp = at::ones_like(inputs.grad_logp);
+    for (const std::string& variant : kVariants) {
+      SCOPED_TRACE(::testing::Message() << variant << ' ' << c10::toString(type));
+      VariantInputs shaped = inputs;
+      shaped.hidden = inputs.hidden.detach().clone().reshape({1, kTokens, 1, kWidth}).set_requires_grad(true);
+      shaped.targets = inputs.targets.reshape({1, kTokens, 1}).to(at::kInt);
+      const at::Tensor logp = Logp(variant, shaped);
+      EXPECT_EQ(logp.sizes(), (std::vector<std::int64_t>{1, kTokens, 1}));
+      // sum's backward hands down one number with stride 0.
+      const variable_list got = torch::autograd::grad({logp.sum()}, {shaped.hidden, shaped.weight, shaped.bias});
+      const Result want = Compute(variant, ones, kOptions);
+      EXPECT_TRUE(SameBits(logp.detach().reshape({kTokens}), want.logp));
+      EXPECT_TRUE(SameBits(got[0].reshape({kTokens, kWidth}), want.gradients.grad_hidden));
+      EXPECT_TRUE(SameBits(got[1], want.gradients.grad_weight));
+      EXPECT_TRUE(SameBits(got[2], want.gradients.grad_bias));
+    }
+  }
 }
 
 TEST_F(AutogradTest, OnlyWhatIsNeededIsComputed) {

@@ -86,25 +86,27 @@ TEST_F(SmallInputsTest, C6EveryCombinationOfGradientsWithAndWithoutBias) {
 }
 
 TEST_F(SmallInputsTest, C7StridesOfTheUpstreamChangeNothing) {
-  ReferenceInputs values = SmallValues();
-  VariantInputs inputs = ToInputs(values, at::kFloat);
-  const at::Tensor wide = at::empty({kTokens, 3}, inputs.grad_logp.options());
-  wide.select(1, 1).copy_(inputs.grad_logp);
   const auto one_number = test_support::LoadLinearLogpCase("reports/upstream_one_number_expanded.json");
   ASSERT_TRUE(one_number.ok()) << one_number.status();
-  VariantInputs stored = ToInputs(test_support::ValuesOf(*one_number), at::kFloat);
-  VariantInputs expanded = stored;
-  expanded.grad_logp = stored.grad_logp.narrow(0, 0, 1).clone().expand({one_number->num_tokens});
-  ASSERT_EQ(expanded.grad_logp.stride(0), 0);
-  for (const std::string& variant : kVariants) {
+  for (const at::ScalarType type : OperandTypes()) {
+    const VariantInputs inputs = ToInputs(SmallValues(), type);
+    const at::Tensor wide = at::empty({kTokens, 3}, inputs.grad_logp.options());
+    wide.select(1, 1).copy_(inputs.grad_logp);
     VariantInputs strided = inputs;
     strided.grad_logp = wide.select(1, 1);
-    for (const auto& [contiguous, other] : {std::pair(inputs, strided), std::pair(stored, expanded)}) {
-      const Gradients want = Compute(variant, contiguous, kTwoTokenChunks).gradients;
-      const Gradients got = Compute(variant, other, kTwoTokenChunks).gradients;
-      EXPECT_TRUE(SameBits(got.grad_hidden, want.grad_hidden)) << variant;
-      EXPECT_TRUE(SameBits(got.grad_weight, want.grad_weight)) << variant;
-      EXPECT_TRUE(SameBits(got.grad_bias, want.grad_bias)) << variant;
+    const VariantInputs stored = ToInputs(test_support::ValuesOf(*one_number), type);
+    VariantInputs expanded = stored;
+    expanded.grad_logp = stored.grad_logp.narrow(0, 0, 1).clone().expand({one_number->num_tokens});
+    ASSERT_EQ(expanded.grad_logp.stride(0), 0);
+    for (const std::string& variant : kVariants) {
+      SCOPED_TRACE(::testing::Message() << variant << ' ' << c10::toString(type));
+      for (const auto& [contiguous, other] : {std::pair(inputs, strided), std::pair(stored, expanded)}) {
+        const Gradients want = Compute(variant, contiguous, kTwoTokenChunks).gradients;
+        const Gradients got = Compute(variant, other, kTwoTokenChunks).gradients;
+        EXPECT_TRUE(SameBits(got.grad_hidden, want.grad_hidden));
+        EXPECT_TRUE(SameBits(got.grad_weight, want.grad_weight));
+        EXPECT_TRUE(SameBits(got.grad_bias, want.grad_bias));
+      }
     }
   }
 }

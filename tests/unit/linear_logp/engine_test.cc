@@ -60,8 +60,8 @@ Request MakeRequest(at::ScalarType type, const ReferenceInputs& values, std::vec
   return request;
 }
 
-Request SmallRequest(at::ScalarType type = at::kFloat) {
-  return MakeRequest(type, test_support::SeededValues(kTokens, kWidth, kWords, true, 4), {2, 3});
+Request SmallRequest(at::ScalarType type = at::kFloat, std::vector<std::int64_t> leading_shape = {2, 3}) {
+  return MakeRequest(type, test_support::SeededValues(kTokens, kWidth, kWords, true, 4), std::move(leading_shape));
 }
 
 // The same bytes, at an address that is one past a multiple of 64.
@@ -129,43 +129,50 @@ TEST_F(EngineTest, ForwardAloneAndPartialWantsLeaveTheRestOut) {
 }
 
 TEST_F(EngineTest, C3C7MisalignedInt32AndAnyLeadingShapeGiveTheSameBits) {
-  const Request request = SmallRequest();
-  const Result want = Compute("portable_addmm", request.tensors);
-  Request moved = request;
-  for (HostTensor* tensor : {&moved.inputs.hidden, &moved.inputs.weight, &*moved.inputs.bias, &moved.inputs.targets,
-                             &*moved.inputs.grad_logp}) {
-    *tensor = Misaligned(*tensor);
+  for (const at::ScalarType type : OperandTypes()) {
+    SCOPED_TRACE(c10::toString(type));
+    const Request request = SmallRequest(type);
+    const Result want = Compute("portable_addmm", request.tensors);
+    Request moved = request;
+    for (HostTensor* tensor : {&moved.inputs.hidden, &moved.inputs.weight, &*moved.inputs.bias, &moved.inputs.targets,
+                               &*moved.inputs.grad_logp}) {
+      *tensor = Misaligned(*tensor);
+    }
+    const auto outputs = Gradient(moved);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    ExpectSameBytes(*outputs, want);
+
+    Request narrow = request;
+    narrow.inputs.targets = ToHost(request.tensors.targets.to(at::kInt), {2, 3});
+    narrow.problem.targets_dtype = DType::kInt32;
+    const auto narrow_outputs = Gradient(narrow);
+    ASSERT_TRUE(narrow_outputs.ok()) << narrow_outputs.status();
+    ExpectSameBytes(*narrow_outputs, want);
+
+    const auto flat = Gradient(SmallRequest(type, {kTokens}));
+    ASSERT_TRUE(flat.ok()) << flat.status();
+    ExpectSameBytes(*flat, want);
   }
-  const auto outputs = Gradient(moved);
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  ExpectSameBytes(*outputs, want);
-
-  Request narrow = request;
-  narrow.inputs.targets = ToHost(request.tensors.targets.to(at::kInt), {2, 3});
-  narrow.problem.targets_dtype = DType::kInt32;
-  const auto narrow_outputs = Gradient(narrow);
-  ASSERT_TRUE(narrow_outputs.ok()) << narrow_outputs.status();
-  ExpectSameBytes(*narrow_outputs, want);
-
-  const auto flat =
-      Gradient(MakeRequest(at::kFloat, test_support::SeededValues(kTokens, kWidth, kWords, true, 4), {6}));
-  ASSERT_TRUE(flat.ok()) << flat.status();
-  EXPECT_EQ(std::memcmp(flat->grad_weight->data, outputs->grad_weight->data, kWords * kWidth * 4), 0);
 }
 
 TEST_F(EngineTest, C7OneUpstreamNumberIsReadOnceForEveryToken) {
   ReferenceInputs values = test_support::SeededValues(kTokens, kWidth, kWords, true, 4);
   values.grad_logp.assign(kTokens, 0.375);
-  const Request stored = MakeRequest(at::kFloat, values, {kTokens});
-  Request one = stored;
-  const auto memory = std::make_shared<std::vector<float>>(1, 0.375F);  // Under ASan a read past it is an error.
-  one.inputs.grad_logp = HostTensor{{DType::kFloat32, {}}, reinterpret_cast<const std::byte*>(memory->data()), memory};
-  one.inputs.grad_logp_is_scalar = true;
-  const auto want = Gradient(stored);
-  const auto got = Gradient(one);
-  ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
-  EXPECT_EQ(std::memcmp(got->grad_weight->data, want->grad_weight->data, kWords * kWidth * 4), 0);
-  EXPECT_EQ(std::memcmp(got->grad_hidden->data, want->grad_hidden->data, kTokens * kWidth * 4), 0);
+  for (const at::ScalarType type : OperandTypes()) {
+    SCOPED_TRACE(c10::toString(type));
+    const Request stored = MakeRequest(type, values, {kTokens});
+    Request one = stored;
+    const HostTensor& upstream = *stored.inputs.grad_logp;
+    const TensorSpec spec = {upstream.spec.dtype, {}};
+    // Under ASan a read past it is an error.
+    const auto memory =
+        std::make_shared<std::vector<std::byte>>(upstream.data, upstream.data + NumBytes("", spec).value());
+    one.inputs.grad_logp = HostTensor{spec, memory->data(), memory};
+    one.inputs.grad_logp_is_scalar = true;
+    const auto outputs = Gradient(one);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    ExpectSameBytes(*outputs, Compute("portable_addmm", stored.tensors));
+  }
 }
 
 TEST_F(EngineTest, C4NoTokens) {
