@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "base/file.h"
@@ -94,6 +95,8 @@ int Summarize(const Session& session, const CalibrateFlags& flags) {
   verdict::CharacteristicOptions options;
   options.resampled_jobs = static_cast<int>(flags.jobs);
   options.seed = flags.seed;
+  options.is_h200 =
+      absl::StrContains(file->device.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), "H200");
   if (!flags.margin.empty()) options.margin = flags.margin.front();
   const auto shown = verdict::Characterize(file->rounds, options);
   if (!shown.ok()) return Complain(shown.status(), session.json);

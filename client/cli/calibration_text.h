@@ -9,7 +9,8 @@
 
 namespace keval::cli {
 
-// Noise by effect, then every target with its rates and intervals. Ends with a newline; printable.
+// Noise by effect, then every target with its rates and intervals, then what to know of them. Ends with a newline;
+// printable.
 std::string CharacteristicsText(const verdict::CalibrationFile& file, const verdict::Characteristics& shown);
 
 }  // namespace keval::cli

@@ -1,5 +1,6 @@
 #include "core/verdict/calibration_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -75,6 +76,26 @@ absl::StatusOr<CalibrationRound> ReadRound(const std::string& path, const Json& 
   return CalibrationRound{*effect, when, *primary, *control};
 }
 
+// `from_round` of each entry of `collected`.
+absl::StatusOr<std::vector<std::size_t>> SessionStarts(const Json& collected) {
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < collected.size(); ++i) {
+    const auto from = Member(absl::StrCat("collected[", i, "]"), collected[i], "from_round");
+    if (!from.ok()) return from.status();
+    if (!(*from)->is_number_unsigned() || (i > 0 && (*from)->get<std::size_t>() < starts.back())) {
+      return InvalidField(absl::StrCat("collected[", i, "].from_round"),
+                          PrintableText((*from)->dump(-1, ' ', true), 80),
+                          "a number of rounds, not less than the entry's before");
+    }
+    starts.push_back((*from)->get<std::size_t>());
+  }
+  return starts;
+}
+
+OrderedJson LagToJson(const SerialCorrelation& lag1) {
+  return {{"lag1", NumberToJson(lag1.lag1)}, {"lo", lag1.lo}, {"hi", lag1.hi}, {"pairs", lag1.pairs}};
+}
+
 OrderedJson ShareToJson(const Proportion& share) {
   return {{"count", share.count},
           {"trials", share.trials},
@@ -88,6 +109,7 @@ const char* FormedName(bool resampled) { return resampled ? "resampled" : "disjo
 OrderedJson RatesToJson(const JobRates& rates) {
   OrderedJson json = {
       {"rounds", rates.rounds}, {"formed", FormedName(rates.resampled)}, {"jobs", rates.improved.trials}};
+  json["independent_jobs"] = rates.independent_jobs;
   json["improved"] = ShareToJson(rates.improved);
   json["equivalent"] = ShareToJson(rates.equivalent);
   json["regressed"] = ShareToJson(rates.regressed);
@@ -99,12 +121,21 @@ OrderedJson RatesToJson(const JobRates& rates) {
 }
 
 OrderedJson TargetToJson(const Target& target) {
-  OrderedJson json = {{"id", target.id}, {"text", target.text}, {"least", target.least}, {"most", target.most}};
+  OrderedJson json = {{"id", target.id},
+                      {"text", target.text},
+                      {"least", target.least},
+                      {"most", target.most},
+                      {"status", target.status}};
   json["rates"] = OrderedJson::array();
   for (const TargetRate& rate : target.rates) {
     OrderedJson entry = {{"rounds", rate.rounds}, {"formed", FormedName(rate.resampled)}};
     entry.update(ShareToJson(rate.share));
+    entry["independent_jobs"] = rate.independent_jobs;
     entry["status"] = rate.status;
+    if (rate.jobs_needed > 0) {
+      entry["jobs_needed"] = rate.jobs_needed;
+      entry["rounds_needed"] = rate.jobs_needed * rate.rounds;
+    }
     json["rates"].push_back(std::move(entry));
   }
   return json;
@@ -124,9 +155,12 @@ absl::StatusOr<CalibrationFile> ParseCalibration(absl::string_view text) {
   if (document->contains("spec")) file.spec = document->at("spec");
   file.collected = document->contains("collected") ? document->at("collected") : Json::array();
   if (!file.collected.is_array()) return InvalidField("collected", "something else", "a list");
+  const auto starts = SessionStarts(file.collected);
+  if (!starts.ok()) return starts.status();
   for (std::size_t i = 0; i < (*rounds)->size(); ++i) {
     auto round = ReadRound(absl::StrCat("rounds[", i, "]"), (**rounds)[i]);
     if (!round.ok()) return round.status();
+    round->session = static_cast<int>(std::upper_bound(starts->begin(), starts->end(), i) - starts->begin());
     file.rounds.push_back(*std::move(round));
   }
   return file;
@@ -151,17 +185,29 @@ OrderedJson CharacteristicsToJson(const Characteristics& characteristics) {
   OrderedJson json = {{"delta", characteristics.delta},
                       {"delta_source", characteristics.delta_source},
                       {"resampled_jobs", characteristics.resampled_jobs},
-                      {"seed", characteristics.seed}};
+                      {"seed", characteristics.seed},
+                      {"block_rounds", characteristics.block_rounds},
+                      {"autocorrelation", LagToJson(characteristics.lag1)}};
+  const SerialEffect& serial = characteristics.serial_effect;
+  json["autocorrelation"]["at_first_look"] = {{"rounds", serial.rounds},
+                                              {"level", serial.level},
+                                              {"reached", serial.reached},
+                                              {"reached_at_hi", serial.reached_hi},
+                                              {"level_to_ask_for", serial.ask_for}};
+  json["notes"] = characteristics.notes;
   json["targets"] = OrderedJson::array();
   for (const Target& target : characteristics.targets) json["targets"].push_back(TargetToJson(target));
   json["effects"] = OrderedJson::array();
   for (const EffectRates& effect : characteristics.effects) {
     OrderedJson entry = {{"effect", effect.effect},
                          {"rounds", effect.rounds},
+                         {"runs", effect.runs},
                          {"mean", NumberToJson(effect.mean)},
                          {"sd", NumberToJson(effect.sd)},
+                         {"autocorrelation", LagToJson(effect.lag1)},
                          {"control_mean", NumberToJson(effect.control_mean)},
-                         {"control_sd", NumberToJson(effect.control_sd)}};
+                         {"control_sd", NumberToJson(effect.control_sd)},
+                         {"control_autocorrelation", LagToJson(effect.control_lag1)}};
     entry["jobs"] = OrderedJson::array();
     for (const JobRates& rates : effect.jobs) entry["jobs"].push_back(RatesToJson(rates));
     json["effects"].push_back(std::move(entry));

@@ -22,6 +22,24 @@ std::vector<std::size_t> AscendingOrder(absl::Span<const double> p) {
   return order;
 }
 
+constexpr double kMostTrials = 1e7;
+
+struct Bounds {
+  double lo = 0;
+  double hi = 1;
+};
+
+// Of Clopper and Pearson, 2.5 % on each side; `count` and `trials` may be fractions.
+Bounds ExactBounds(double count, double trials) {
+  using Binomial = boost::math::binomial;
+  constexpr double kTail = 0.025;
+  Bounds bounds;
+  if (!(trials > 0)) return bounds;
+  if (count > 0) bounds.lo = Binomial::find_lower_bound_on_p(trials, count, kTail);
+  if (count < trials) bounds.hi = Binomial::find_upper_bound_on_p(trials, count, kTail);
+  return bounds;
+}
+
 }  // namespace
 
 double TQuantile(int df, double p) { return boost::math::quantile(boost::math::students_t(df), p); }
@@ -46,15 +64,33 @@ double BinomialTwoSidedP(int a, int b) {
   return std::min(1.0, 2 * tail);
 }
 
-Proportion ClopperPearson(int count, int trials) {
-  using Binomial = boost::math::binomial;
-  constexpr double kTail = 0.025;  // On each side.
+Proportion ClopperPearson(int count, int trials) { return DependentProportion(count, trials, trials); }
+
+Proportion DependentProportion(int count, int trials, double independent) {
   Proportion share{.count = count, .trials = trials, .rate = kNaN};
   if (trials == 0) return share;
   share.rate = static_cast<double>(count) / trials;
-  if (count > 0) share.lo = Binomial::find_lower_bound_on_p(trials, count, kTail);
-  if (count < trials) share.hi = Binomial::find_upper_bound_on_p(trials, count, kTail);
+  const double told = std::min<double>(independent, trials);
+  const Bounds bounds = ExactBounds(share.rate * told, told);
+  share.lo = bounds.lo;
+  share.hi = bounds.hi;
   return share;
+}
+
+double TrialsNeeded(double failures, double least, double most) {
+  const auto enough = [&](double trials) {
+    const double count = least <= 0 ? failures : most >= 1 ? trials - failures : (least + most) / 2 * trials;
+    const Bounds bounds = ExactBounds(count, trials);
+    return bounds.lo >= least && bounds.hi <= most;
+  };
+  double high = std::max(1.0, std::ceil(failures));
+  while (high < kMostTrials && !enough(high)) high *= 2;
+  double low = high / 2;  // Too few, or not tried.
+  while (high - low > 1) {
+    const double middle = std::floor((low + high) / 2);
+    (enough(middle) ? high : low) = middle;
+  }
+  return std::min(std::ceil(high), kMostTrials);
 }
 
 double Mean(absl::Span<const double> values) {

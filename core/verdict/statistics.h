@@ -34,6 +34,14 @@ struct Proportion {
 // REQUIRES 0 <= count <= trials.
 Proportion ClopperPearson(int count, int trials);
 
+// The same where the trials aren't independent and tell as much as `independent` of them would, at most all: the
+// interval is as wide as that. REQUIRES independent >= 0.
+Proportion DependentProportion(int count, int trials, double independent);
+// The least number of independent trials, in the share's present failures and however many successes more, whose
+// interval lies in [least, most]: failures are what is counted where `least` is 0, what isn't where `most` is 1. Where
+// both bound it: for a share halfway between them. At most 1e7.
+double TrialsNeeded(double failures, double least, double most);
+
 // NaN for no values.
 double Mean(absl::Span<const double> values);
 // With n - 1; NaN for fewer than two.

@@ -64,12 +64,12 @@ class CliCalibrateTest : public ::testing::Test {
 
 TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
   const std::vector<std::string> collect = {
-      "calibrate", spec_, "--out", file_, "--rounds", "4", "--effects", "0.5", "--rounds_per_job", "4"};
+      "calibrate", spec_, "--out", file_, "--rounds", "4", "--effects", "0.5", "--rounds_per_job", "6"};
   auto first = collect;
-  first.insert(first.end(), {"--aa", "4"});
+  first.insert(first.end(), {"--aa", "6"});
   CliResult result = Run(first);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(Primary(0).size(), 4U);
+  EXPECT_EQ(Primary(0).size(), 6U);
   ASSERT_EQ(Primary(0.5).size(), 4U);
   const std::vector<double> injected = Primary(0.5);
   EXPECT_GT((injected[0] + injected[1] + injected[2] + injected[3]) / 4, 0.1) << "0.5 were injected";
@@ -83,14 +83,14 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
 
   // What is there stays as it is; only what lacks is collected.
   auto more = collect;
-  more.insert(more.end(), {"--aa", "8", "--json"});
+  more.insert(more.end(), {"--aa", "11", "--json"});
   result = Run(more);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out).at("rounds"), 12);
+  EXPECT_EQ(Json::parse(result.out).at("rounds"), 15);
   const Json after = File().at("rounds");
-  ASSERT_EQ(after.size(), 12U);
+  ASSERT_EQ(after.size(), 15U);
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i], before[i]);
-  EXPECT_EQ(Primary(0).size(), 8U);
+  EXPECT_EQ(Primary(0).size(), 11U);
   EXPECT_EQ(File().at("collected").size(), 1U);
 
   // Offline: no server is asked.
@@ -98,10 +98,16 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
                   {{"KEVAL_SERVER", "127.0.0.1:1"}});
   ASSERT_EQ(result.code, 0) << result.err;
   const Json summary = Json::parse(result.out);
-  EXPECT_EQ(summary.at("rounds"), 12);
+  EXPECT_EQ(summary.at("rounds"), 15);
   EXPECT_EQ(summary.at("effects").size(), 2U);
   EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("formed"), "disjoint");
-  EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("jobs"), 1);  // Of six; two are left.
+  EXPECT_EQ(summary.at("effects")[0].at("runs"), 2);                // The injected rounds came between.
+  EXPECT_EQ(summary.at("effects")[0].at("jobs")[0].at("jobs"), 1);  // Of the first six; the other five are too few.
+  EXPECT_EQ(summary.at("effects")[0].at("autocorrelation").at("pairs"), 9);
+  for (const Json& target : summary.at("targets")) {
+    EXPECT_THAT(target.at("status"), ::testing::AnyOf("undecided", "no_rounds", "not_applicable", "missed")) << target;
+  }
+  EXPECT_FALSE(summary.at("notes").empty());
   EXPECT_EQ(summary.at("delta_source"), "calibration");
 }
 

@@ -109,23 +109,62 @@ TEST(Characteristics, CountEveryJobOnce) {
 }
 
 TEST(Characteristics, QuietRoundsMeetEveryTargetThatCanBeMet) {
-  const Characteristics shown = Of(QuietRounds());
+  const Characteristics shown = Of(QuietRounds(), {.is_h200 = true});
   EXPECT_EQ(shown.delta, 0.005);
   EXPECT_EQ(shown.delta_source, "calibration");
   for (const char* id : {"gain_3pct", "gain_1pct", "gain_0.5pct"}) {
     const Target& target = TargetNamed(shown, id);
     ASSERT_EQ(target.rates.size(), 2U) << id;
-    EXPECT_EQ(target.rates[1].status, "met") << id;
+    EXPECT_EQ(target.rates[1].share.rate, 1) << id;
     EXPECT_EQ(target.rates[0].share.rate, 1) << id;  // Every real job; too few of them to say "met".
-    EXPECT_EQ(target.rates[0].status, "open") << id;
+    for (const TargetRate& rate : target.rates) EXPECT_EQ(rate.status, "undecided") << id;
+    EXPECT_EQ(target.status, "undecided") << id;
   }
+  EXPECT_EQ(TargetNamed(shown, "gain_3pct").rates[0].jobs_needed, 72);     // 0.025^(1/72) is the first above 0.95.
+  EXPECT_EQ(TargetNamed(shown, "aa_improved").rates[0].jobs_needed, 368);  // 1 - 0.025^(1/368) the first below 0.01.
   EXPECT_EQ(TargetNamed(shown, "aa_improved").rates[3].share.trials, 500);
   EXPECT_NE(TargetNamed(shown, "aa_improved").rates[3].status, "missed");
   EXPECT_EQ(TargetNamed(shown, "wrong_sign").rates[3].share.count, 0);
   EXPECT_EQ(TargetNamed(shown, "wrong_sign").rates[3].share.trials, 1500);  // 1 %, 3 % and -1 %.
-  EXPECT_EQ(TargetNamed(shown, "guard_at_two_margins").rates[0].share.count, 0);
-  EXPECT_EQ(TargetNamed(shown, "slot_bias").rates[0].share.count, 0);
+  for (const char* id : {"guard_at_margin", "guard_at_two_margins", "slot_bias"}) {
+    ASSERT_EQ(TargetNamed(shown, id).rates.size(), 2U) << id;  // Disjoint, then resampled.
+    EXPECT_EQ(TargetNamed(shown, id).rates[0].share.trials, id == std::string("slot_bias") ? 5 : 2) << id;
+    EXPECT_EQ(TargetNamed(shown, id).rates[1].share.trials, 500) << id;
+    EXPECT_EQ(TargetNamed(shown, id).status, "undecided") << id;
+  }
+  EXPECT_EQ(TargetNamed(shown, "guard_at_two_margins").rates[1].share.count, 0);
+  EXPECT_EQ(TargetNamed(shown, "slot_bias").rates[1].share.count, 0);
   EXPECT_NEAR(TargetNamed(shown, "coverage").rates[1].share.rate, 0.95, 0.02);
+}
+
+TEST(Characteristics, EnoughRoundsDecide) {
+  std::vector<CalibrationRound> rounds;
+  std::mt19937_64 random(9);
+  AddRounds(0, 600 * 24, 0.001, &random, &rounds);
+  AddRounds(0.03, 720, 0.001, &random, &rounds);
+  const Characteristics shown = Of(rounds);
+  for (const char* id : {"aa_improved", "aa_regressed", "gain_3pct", "slot_bias"}) {
+    EXPECT_EQ(TargetNamed(shown, id).status, "met") << id;
+  }
+  EXPECT_EQ(TargetNamed(shown, "wrong_sign").status, "undecided");  // At most 0.1 % of 120 jobs.
+  EXPECT_EQ(TargetNamed(shown, "wrong_sign").rates[0].jobs_needed, 3688);
+  EXPECT_EQ(TargetNamed(shown, "gain_1pct").status, "no_rounds");
+  EXPECT_EQ(TargetNamed(shown, "gain_0.3pct").status, "not_applicable");  // The device isn't said to be an H200.
+}
+
+TEST(Characteristics, FewRoundsSayThatTheyAreFew) {
+  std::vector<CalibrationRound> rounds;
+  std::mt19937_64 random(10);
+  AddRounds(0, 3, 0.001, &random, &rounds);
+  const Characteristics shown = Of(rounds);
+  EXPECT_EQ(shown.delta_source, "default");
+  for (const Target& target : shown.targets) {
+    EXPECT_THAT(target.status, testing::AnyOf("no_rounds", "not_applicable")) << target.id;
+  }
+  EXPECT_THAT(shown.notes, testing::Contains(HasSubstr("Too few rounds follow each other")));
+  AddRounds(0, 9, 0.001, &random, &rounds);
+  EXPECT_EQ(TargetNamed(Of(rounds), "aa_improved").rates[0].share.trials, 2);
+  EXPECT_EQ(TargetNamed(Of(rounds), "aa_improved").status, "undecided");
 }
 
 // The summary must be able to say that something is wrong.
@@ -136,7 +175,7 @@ TEST(Characteristics, ABiasThatTheControlDoesNotShareIsCalledOut) {
   for (CalibrationRound& round : rounds) round.primary += 0.006;
   AddRounds(0.03, 60, 0.05, &random, &rounds);
   const Characteristics shown = Of(rounds, {.margin = 0.005});
-  EXPECT_EQ(TargetNamed(shown, "aa_improved").rates[3].status, "missed");
+  EXPECT_EQ(TargetNamed(shown, "aa_improved").status, "missed");
   EXPECT_EQ(TargetNamed(shown, "gain_3pct").rates[1].status, "missed");
   EXPECT_EQ(TargetNamed(shown, "gain_1pct").rates[0].status, "no_rounds");
   EXPECT_EQ(shown.delta_source, "given");
@@ -183,6 +222,27 @@ TEST(CalibrationJson, TakesAFileWithNothingButRounds) {
   EXPECT_EQ(file->rounds.size(), 1U);
 }
 
+// The file is renamed into place, but copies and disks cut files off.
+TEST(CalibrationJson, RefusesAFileThatWasCutOff) {
+  CalibrationFile file{.device = "CPU", .collected = nlohmann::json::array()};
+  file.rounds = {{0, "", 0.1, 0.2}, {0.01, "", 0.3, 0.4}};
+  const std::string text = FormatCalibration(file);
+  ASSERT_TRUE(ParseCalibration(text).ok());
+  for (std::size_t size = 0; size + 1 < text.size(); ++size) {  // Only the newline at the end may go.
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseCalibration(text.substr(0, size)).status())) << size;
+  }
+}
+
+TEST(CalibrationJson, TellsTheSessionsApart) {
+  const std::string round = R"({"kind": "aa", "effect": 0, "started": "", "series": {"primary": 0, "control": 0}})";
+  const auto file =
+      ParseCalibration(R"({"device": "x", "collected": [{"from_round": 0}, {"from_round": 2}], "rounds": [)" + round +
+                       "," + round + "," + round + "]}");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->rounds[0].session, file->rounds[1].session);
+  EXPECT_NE(file->rounds[1].session, file->rounds[2].session);
+}
+
 TEST(CalibrationJson, NamesThePlaceOfAFault) {
   struct Case {
     const char* text;
@@ -195,6 +255,10 @@ TEST(CalibrationJson, NamesThePlaceOfAFault) {
       {R"({"device": "x"})", "calibration.rounds"},
       {R"({"device": "x", "rounds": {}})", "rounds"},
       {R"({"device": "x", "rounds": [], "collected": 1})", "collected"},
+      {R"({"device": "x", "rounds": [], "collected": [{}]})", "collected[0].from_round"},
+      {R"({"device": "x", "rounds": [], "collected": [{"from_round": -1}]})", "collected[0].from_round"},
+      {R"({"device": "x", "rounds": [], "collected": [{"from_round": 3}, {"from_round": 2}]})",
+       "collected[1].from_round"},
       {R"({"device": "x", "rounds": [1]})", "rounds[0]"},
       {R"({"device": "x", "rounds": [{"kind": "ab", "effect": 0, "started": "", "series": {"primary": 0, "control": 0}}]})",
        "rounds[0].kind"},
