@@ -28,6 +28,7 @@ WORKDIR /var/lib/keval
 VOLUME /var/lib/keval
 # Control, bulk and health; kevald serves no metrics yet.
 EXPOSE 7400 7401 7402
-HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["keval", "info", "--json"]
+# The plaintext health address of CMD below, whatever TLS the others speak.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["keval", "health", "--server", "127.0.0.1:7402"]
 ENTRYPOINT ["kevald"]
 CMD ["--listen", "127.0.0.1:7400", "--bulk_listen", "127.0.0.1:7401", "--health_listen", "127.0.0.1:7402", "--data_dir", "/var/lib/keval"]

@@ -88,6 +88,11 @@ absl::StatusOr<v1::ServerInfo> ConnectionImpl::GetServerInfo(const CallOptions& 
               [&](const Attempt& attempt) { return stub_->GetServerInfo(attempt); });
 }
 
+absl::StatusOr<bool> ConnectionImpl::IsServing(const std::string& service, const CallOptions& options) {
+  return Call(options, Kind::kControl, Repeatable::kYes,
+              [&](const Attempt& attempt) { return stub_->IsServing(attempt, service); });
+}
+
 absl::StatusOr<std::int64_t> ConnectionImpl::MaxUnaryBytes(const CallOptions& options) {
   {
     const MutexLock lock(&mutex_);

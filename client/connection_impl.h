@@ -20,6 +20,7 @@ class ConnectionImpl : public Connection {
       : options_(std::move(options)), stub_(std::move(stub)) {}
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo(const CallOptions& options) override;
+  absl::StatusOr<bool> IsServing(const std::string& service, const CallOptions& options) override;
   absl::StatusOr<GradientResult> Gradient(const GradientParams& params, const CallOptions& options) override;
   absl::StatusOr<v1::PlanResponse> Plan(const v1::PlanRequest& request, const CallOptions& options) override;
   absl::Status CheckContract(const v1::CheckContractRequest& request,

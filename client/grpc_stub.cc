@@ -33,6 +33,7 @@ GrpcStub::GrpcStub(Address address, std::shared_ptr<Credentials> credentials, ab
       bulk_connections_(bulk_connections),
       control_(MakeChannel(address_, Traffic::kControl, credentials_->ForChannel(address_))),
       server_info_(v1::ServerInfoService::NewStub(control_)),
+      health_(grpc::health::v1::Health::NewStub(control_)),
       linear_logp_(v1::LinearLogpService::NewStub(control_)),
       tensors_(v1::TensorService::NewStub(control_)),
       benchmarks_(v1::BenchmarkService::NewStub(control_)) {}
@@ -72,6 +73,15 @@ absl::Status GrpcStub::ReadAll(const Attempt& attempt, Service& service, Method 
 absl::StatusOr<v1::ServerInfo> GrpcStub::GetServerInfo(const Attempt& attempt) {
   return Unary(attempt, *server_info_, &v1::ServerInfoService::Stub::GetServerInfo, v1::GetServerInfoRequest(),
                v1::ServerInfo());
+}
+
+absl::StatusOr<bool> GrpcStub::IsServing(const Attempt& attempt, const std::string& service) {
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  const auto response = Unary(attempt, *health_, &grpc::health::v1::Health::Stub::Check, request,
+                              grpc::health::v1::HealthCheckResponse());
+  if (!response.ok()) return response.status();
+  return response->status() == grpc::health::v1::HealthCheckResponse::SERVING;
 }
 
 absl::StatusOr<v1::ForwardResponse> GrpcStub::Forward(const Attempt& attempt, const v1::ForwardRequest& request) {

@@ -12,6 +12,7 @@
 #include "client/channel.h"
 #include "client/credentials.h"
 #include "client/stub.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "keval/v1/benchmark.grpc.pb.h"
 #include "keval/v1/linear_logp.grpc.pb.h"
 #include "keval/v1/server_info.grpc.pb.h"
@@ -31,6 +32,7 @@ class GrpcStub : public Stub {
            std::function<void(const std::string&)> notice, int bulk_connections = 2);
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo(const Attempt& attempt) override;
+  absl::StatusOr<bool> IsServing(const Attempt& attempt, const std::string& service) override;
   absl::StatusOr<v1::ForwardResponse> Forward(const Attempt& attempt, const v1::ForwardRequest& request) override;
   absl::StatusOr<v1::GradientResponse> Gradient(const Attempt& attempt, const v1::GradientRequest& request) override;
   absl::StatusOr<v1::StreamGradientDone> StreamGradient(const Attempt& attempt, const v1::GradientRequest& header,
@@ -93,6 +95,7 @@ class GrpcStub : public Stub {
   const int bulk_connections_;
   const std::shared_ptr<grpc::Channel> control_;
   const std::unique_ptr<v1::ServerInfoService::Stub> server_info_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   const std::unique_ptr<v1::LinearLogpService::Stub> linear_logp_;
   const std::unique_ptr<v1::TensorService::Stub> tensors_;
   const std::unique_ptr<v1::BenchmarkService::Stub> benchmarks_;

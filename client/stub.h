@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,6 +34,7 @@ class Stub {
   virtual ~Stub() = default;
 
   virtual absl::StatusOr<v1::ServerInfo> GetServerInfo(const Attempt& attempt) = 0;
+  virtual absl::StatusOr<bool> IsServing(const Attempt& attempt, const std::string& service) = 0;
 
   virtual absl::StatusOr<v1::ForwardResponse> Forward(const Attempt& attempt, const v1::ForwardRequest& request) = 0;
   virtual absl::StatusOr<v1::GradientResponse> Gradient(const Attempt& attempt, const v1::GradientRequest& request) = 0;

@@ -25,6 +25,7 @@ void AddPlan(CLI::App* app, Action* action);
 void AddGradient(CLI::App* app, Action* action);
 void AddTensors(CLI::App* app, Action* action);
 void AddInfo(CLI::App* app, Action* action);
+void AddHealth(CLI::App* app, Action* action);
 
 }  // namespace keval::cli
 

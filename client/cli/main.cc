@@ -49,6 +49,7 @@ int Main(int argc, char** argv) {
   AddGradient(&app, &action);
   AddTensors(&app, &action);
   AddInfo(&app, &action);
+  AddHealth(&app, &action);
   for (CLI::App* const command : app.get_subcommands({})) command->fallthrough();
 
   try {

@@ -30,6 +30,10 @@ class Client {
     return connection_->GetServerInfo(options);
   }
 
+  absl::StatusOr<bool> IsServing(const std::string& service, const CallOptions& options = {}) const {
+    return connection_->IsServing(service, options);
+  }
+
   // logp and the gradients wanted.
   absl::StatusOr<GradientResult> Gradient(const GradientParams& params, const CallOptions& options = {}) const;
   // logp alone; grad_logp and want are ignored.

@@ -96,6 +96,9 @@ class Connection {
   virtual ~Connection() = default;
 
   virtual absl::StatusOr<v1::ServerInfo> GetServerInfo(const CallOptions& options) = 0;
+  // gRPC's health Check, which the plaintext health address answers too. `service`: "ready" (the server takes
+  // requests), "live" (its process runs), or a device's name; NOT_FOUND for another.
+  virtual absl::StatusOr<bool> IsServing(const std::string& service, const CallOptions& options) = 0;
 
   virtual absl::StatusOr<GradientResult> Gradient(const GradientParams& params, const CallOptions& options) = 0;
   virtual absl::StatusOr<v1::PlanResponse> Plan(const v1::PlanRequest& request, const CallOptions& options) = 0;

@@ -57,6 +57,15 @@ TEST_F(ConnectionTest, RepeatsWhatCanBeRepeatedAfterUnavailable) {
   EXPECT_TRUE(connection_->StatTensor("tensors/a", {}).ok());
 }
 
+TEST_F(ConnectionTest, HealthIsAskedAgainAfterUnavailableAndNotAfterAnAnswer) {
+  EXPECT_CALL(*stub_, IsServing(_, "ready")).WillOnce(Return(Unavailable())).WillOnce(Return(false));
+  const auto serving = connection_->IsServing("ready", {});
+  ASSERT_TRUE(serving.ok()) << serving.status();
+  EXPECT_FALSE(*serving);
+  EXPECT_CALL(*stub_, IsServing(_, "cuda:9")).WillOnce(Return(absl::NotFoundError("no such")));
+  EXPECT_EQ(connection_->IsServing("cuda:9", {}).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(ConnectionTest, GivesUpAfterMaxAttempts) {
   EXPECT_CALL(*stub_, GetServerInfo(_)).Times(4).WillRepeatedly(Return(Unavailable()));
   EXPECT_EQ(connection_->GetServerInfo({}).status().code(), absl::StatusCode::kUnavailable);

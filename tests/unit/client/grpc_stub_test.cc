@@ -19,6 +19,7 @@
 #include "base/field_error.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "keval/connection.h"
 #include "keval/v1/error.pb.h"
 
@@ -126,11 +127,27 @@ class GradientService : public v1::LinearLogpService::Service {
     return grpc::Status::OK;
   }
   grpc::Status Gradient(grpc::ServerContext* context, const v1::GradientRequest*, v1::GradientResponse*) override {
+    ++begun;
     while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
     return grpc::Status::CANCELLED;
   }
   std::atomic<bool> refuse = false;
+  std::atomic<int> begun = 0;  // Calls of Gradient.
   std::atomic<std::uint64_t> received = 0;
+};
+
+// Answers with the status whose name it is asked for.
+class HealthService : public grpc::health::v1::Health::Service {
+ public:
+  grpc::Status Check(grpc::ServerContext*, const grpc::health::v1::HealthCheckRequest* request,
+                     grpc::health::v1::HealthCheckResponse* response) override {
+    grpc::health::v1::HealthCheckResponse::ServingStatus status{};
+    if (!grpc::health::v1::HealthCheckResponse::ServingStatus_Parse(request->service(), &status)) {
+      return {grpc::StatusCode::NOT_FOUND, "unknown"};
+    }
+    response->set_status(status);
+    return grpc::Status::OK;
+  }
 };
 
 class GrpcStubTest : public ::testing::Test {
@@ -139,6 +156,7 @@ class GrpcStubTest : public ::testing::Test {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&info_);
+    builder.RegisterService(&health_);
     builder.RegisterService(&tensors_);
     builder.RegisterService(&gradients_);
     server_ = builder.BuildAndStart();
@@ -151,6 +169,7 @@ class GrpcStubTest : public ::testing::Test {
 
   int port_ = 0;
   InfoService info_;
+  HealthService health_;
   TensorService tensors_;
   GradientService gradients_;
   std::unique_ptr<grpc::Server> server_;
@@ -171,6 +190,15 @@ TEST_F(GrpcStubTest, AnEarlyRefusalEndsAnUploadWithTheServersStatus) {
     ASSERT_TRUE(GetFieldViolation(done.status()).has_value());
     EXPECT_EQ(GetFieldViolation(done.status())->field, "hidden");
   }
+}
+
+TEST_F(GrpcStubTest, OnlyServingIsServing) {
+  for (const char* status : {"SERVING", "NOT_SERVING", "UNKNOWN", "SERVICE_UNKNOWN"}) {
+    const auto serving = stub_->IsServing({}, status);
+    ASSERT_TRUE(serving.ok()) << serving.status();
+    EXPECT_EQ(*serving, std::string(status) == "SERVING") << status;
+  }
+  EXPECT_EQ(stub_->IsServing({}, "cuda:9").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(GrpcStubTest, StreamsAGradient) {
@@ -250,8 +278,8 @@ TEST_F(GrpcStubTest, DeadlinesAndCancellationEndACall) {
   EXPECT_EQ(stub_->Gradient({absl::Now() + absl::Milliseconds(50), nullptr}, {}).status().code(),
             absl::StatusCode::kDeadlineExceeded);
   CancelSource cancel;
-  std::thread canceller([&] {
-    absl::SleepFor(absl::Milliseconds(20));
+  std::thread canceller([&, before = gradients_.begun.load()] {
+    while (gradients_.begun == before) absl::SleepFor(absl::Milliseconds(1));
     cancel.Cancel();
   });
   EXPECT_EQ(stub_->Gradient({absl::InfiniteFuture(), &cancel}, {}).status().code(), absl::StatusCode::kCancelled);

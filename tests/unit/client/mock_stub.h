@@ -2,6 +2,7 @@
 #ifndef KEVAL_TESTS_UNIT_CLIENT_MOCK_STUB_H_
 #define KEVAL_TESTS_UNIT_CLIENT_MOCK_STUB_H_
 
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,6 +14,7 @@ namespace keval {
 class MockStub : public Stub {
  public:
   MOCK_METHOD(absl::StatusOr<v1::ServerInfo>, GetServerInfo, (const Attempt&), (override));
+  MOCK_METHOD(absl::StatusOr<bool>, IsServing, (const Attempt&, const std::string&), (override));
   MOCK_METHOD(absl::StatusOr<v1::ForwardResponse>, Forward, (const Attempt&, const v1::ForwardRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::GradientResponse>, Gradient, (const Attempt&, const v1::GradientRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::StreamGradientDone>, StreamGradient,
