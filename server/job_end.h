@@ -10,9 +10,6 @@
 
 namespace keval::server {
 
-// `state`: a BenchmarkJob::State, or the number of one as the store's column holds it.
-inline bool HasEnded(int state) { return state == v1::BenchmarkJob::DONE || state == v1::BenchmarkJob::CANCELLED; }
-
 // By the names of BenchmarkJob.
 struct JobEnd {
   std::string verdict;

@@ -1,12 +1,14 @@
 #include "server/job_memory.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "base/field_error.h"
 #include "base/number.h"
 #include "server/job_spec.h"
+#include "server/worker/round_crews.h"
 
 namespace keval::server {
 namespace {
@@ -14,8 +16,16 @@ namespace {
 // Less than any context with LibTorch's kernels takes (an H200's: about 500 MiB).
 constexpr double kLeastContextBytes = 256.0 * 1048576;
 
-// At a time: see worker/round_crews.h.
-int RoundProcesses(bool cpu) { return cpu ? 2 : 3; }
+// At a time, of a round with every role.
+int RoundProcesses(bool cpu) {
+  SeriesRun control;
+  control.role = verdict::Role::kControl;
+  std::size_t most = 0;
+  for (const worker::RoundCrew& crew : worker::CrewsOfRound(cpu ? "cpu" : "cuda:0", {SeriesRun(), control})) {
+    most = std::max(most, crew.seats.size());
+  }
+  return static_cast<int>(most);
+}
 
 const char* ModeText(v1::ProcessMode mode) {
   return mode == v1::PROCESS_MODE_SEQUENTIAL ? "one after the other" : "side by side";

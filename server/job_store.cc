@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "base/field_error.h"
 #include "base/text.h"
-#include "server/job_end.h"
+#include "proto/job_state.h"
 #include "server/job_rows.h"
 #include "server/job_schema.h"
 

@@ -9,6 +9,7 @@
 #include "client/cli/flags.h"
 #include "client/cli/job_history.h"
 #include "client/spec/spec.h"
+#include "proto/job_state.h"
 
 namespace keval::cli {
 namespace {
@@ -34,7 +35,7 @@ absl::StatusOr<std::string> DigestOf(const Session& session, const Client& clien
 }
 
 absl::StatusOr<PastJob> Load(const Session& session, const Client& client, const v1::BenchmarkJob& job) {
-  if (job.state() != v1::BenchmarkJob::DONE && job.state() != v1::BenchmarkJob::CANCELLED) return PastJob{.job = job};
+  if (!HasEnded(job.state())) return PastJob{.job = job};
   const auto files = client.GetReport(job.name(), {kReportJson}, session.Options());
   if (!files.ok()) return files.status();
   if (files->size() != 1) return absl::DataLossError("the server's report has no report.json");

@@ -11,15 +11,12 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "core/verdict/explanation.h"
+#include "proto/job_state.h"
 
 namespace keval::cli {
 namespace {
 
 constexpr std::size_t kNameBytes = 128;
-
-bool HasEnded(const v1::BenchmarkJob& job) {
-  return job.state() == v1::BenchmarkJob::DONE || job.state() == v1::BenchmarkJob::CANCELLED;
-}
 
 }  // namespace
 
@@ -75,7 +72,7 @@ std::string ProgressLine::TimeLeft() const {
 }
 
 std::string ProgressLine::Text() const {
-  if (job_.name().empty() || HasEnded(job_)) return "";
+  if (job_.name().empty() || HasEnded(job_.state())) return "";
   std::vector<std::string> parts;
   const bool in_rounds = now_.round() > 0 || (now_.phase().empty() && rounds_done_ > 0);
   if (in_rounds) {

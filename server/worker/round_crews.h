@@ -3,13 +3,15 @@
 #define KEVAL_SERVER_WORKER_ROUND_CREWS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "server/round_collector.h"
-#include "server/worker/worker_crew.h"
 
 namespace keval::worker {
+
+enum class Seat : std::uint8_t { kBase, kCandidate, kBaseCopy };
 
 // Processes that are there at the same time. One that takes no part in a series waits meanwhile.
 struct RoundCrew {

@@ -15,11 +15,10 @@
 #include "absl/status/statusor.h"
 #include "server/device_lease.h"
 #include "server/round_collector.h"
+#include "server/worker/round_crews.h"
 #include "server/worker/worker_process.h"
 
 namespace keval::worker {
-
-enum class Seat : std::uint8_t { kBase, kCandidate, kBaseCopy };
 
 // Thread-compatible; lives within one call of the collector, whose references it keeps. The end of it is the end of its
 // processes.

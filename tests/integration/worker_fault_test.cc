@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <ostream>
 #include <string>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/worker_round_collector.h"
 #include "tests/integration/worker_rounds.h"
+#include "tests/support/temp_dir.h"
 
 namespace keval::server {
 namespace {
@@ -169,17 +172,39 @@ TEST(WorkerFaultTest, ADeviceThatIsNotThereIsTheDevices) {
   ExpectNoChildren();
 }
 
-TEST(WorkerFaultTest, AWorkerKilledFromOutsideIsInfrastructure) {
-  std::thread killer([] {
-    for (int i = 0; i < 200; ++i) {
-      const auto children = ChildrenOf(getpid());
-      if (children.size() == 2) {                                      // Base and candidate.
-        std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // In the middle of its blocks.
-        kill(children[1], SIGKILL);
-        return;
+// The planted variants' calls, in all worker processes that are started while it lives.
+class CallLog {
+ public:
+  CallLog() { setenv("KEVAL_PLANTED_LOG", path_.c_str(), 1); }
+  ~CallLog() { unsetenv("KEVAL_PLANTED_LOG"); }
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+
+  // The process that made call number `calls`, from 1; 0 where a minute passes without it.
+  pid_t CallerOf(int calls) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (std::chrono::steady_clock::now() < deadline) {
+      std::ifstream file(path_);
+      pid_t caller = 0;
+      std::int64_t tokens = 0;
+      for (int call = 1; file >> caller >> tokens; ++call) {
+        if (call == calls) return caller;
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
+    return 0;
+  }
+
+ private:
+  const testing::TempDir folder_;
+  const std::string path_ = folder_.path() + "/calls";
+};
+
+TEST(WorkerFaultTest, AWorkerKilledFromOutsideIsInfrastructure) {
+  const CallLog log;
+  std::thread killer([&log] {
+    const pid_t candidate = log.CallerOf(12);  // Beyond its preparation, in the middle of its blocks.
+    if (candidate > 0) kill(candidate, SIGKILL);
   });
   auto collector = PlantedWorkers();
   const WorkFailure failure = FailureOf(collector.Round(Arms("planted_slow"), Series(20), 0, nullptr, Carry));
@@ -203,19 +228,16 @@ TEST(WorkerFaultTest, CheckCancelsWithinABlock) {
 }
 
 TEST(WorkerFaultTest, NoWorkerOutlivesAKilledServer) {
+  const CallLog log;
   const pid_t server = fork();
   if (server == 0) {
     auto collector = PlantedWorkers();
     static_cast<void>(collector.Round(Arms("planted_hangs"), Series(), 0, nullptr, Carry));
     _exit(0);
   }
-  std::vector<pid_t> workers;
-  for (int i = 0; i < 500 && workers.size() < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    workers = ChildrenOf(server);
-  }
-  ASSERT_EQ(workers.size(), 2U);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // One of them is in a call that never ends.
+  EXPECT_GT(log.CallerOf(1), 0);  // It is in a call that never ends.
+  const std::vector<pid_t> workers = ChildrenOf(server);
+  EXPECT_EQ(workers.size(), 2U);
   kill(server, SIGKILL);
   waitpid(server, nullptr, 0);
   const auto alive = [](pid_t pid) {

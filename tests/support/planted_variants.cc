@@ -37,19 +37,6 @@ using linear_logp::Want;
 
 constexpr int kLate = 9;  // Beyond the calls before an arm's first block.
 
-// A call of a planted variant's Backward, after the right one.
-struct Call {
-  int number;  // From 1.
-  const VariantInputs& inputs;
-  const std::function<Gradients(const VariantInputs&)>& right;
-  Gradients* gradients;
-  Dispatch* dispatch;
-};
-using Fault = std::function<void(const Call&)>;
-using LogpFault = std::function<void(const VariantInputs&, at::Tensor*)>;
-
-// portable_matmul_add with `fault` after each backward and `logp_fault`, if any, after each forward; `only_vocab_size`
-// 0: for every vocabulary.
 class Planted : public Variant {
  public:
   // The right one is looked up here: Describe is called under the registry's lock.
@@ -125,7 +112,14 @@ void Abort(const Call& /*call*/) {
   std::abort();
 }
 
-void Hang(const Call& /*call*/) {
+void Log(const Call& call) {
+  if (const char* const path = std::getenv("KEVAL_PLANTED_LOG"); path != nullptr) {
+    std::ofstream(path, std::ios::app) << absl::StrCat(getpid(), " ", call.inputs.hidden.size(0), "\n");
+  }
+}
+
+void Hang(const Call& call) {
+  Log(call);
   for (;;) {
     pause();
   }
@@ -134,19 +128,6 @@ void Hang(const Call& /*call*/) {
 void ChangeHidden(const Call& call) { call.inputs.hidden.slice(0, 0, 1).slice(1, 0, 1).add_(1); }  // If any.
 
 void Skip(const Call& call) { call.gradients->grad_weight = at::zeros_like(call.gradients->grad_weight); }
-
-void WritePartly(const Call& call) {
-  const at::Tensor right = call.gradients->grad_weight;
-  const at::Tensor partly = at::empty_like(right);
-  const std::int64_t rows = right.size(0) - (right.size(0) + 3) / 4;
-  partly.narrow(0, 0, rows).copy_(right.narrow(0, 0, rows));
-  call.gradients->grad_weight = partly;
-}
-
-void AddFreshMemory(const Call& call) {
-  at::Tensor& right = call.gradients->grad_weight;
-  right.add_(at::empty_like(right));
-}
 
 // To 10 bits after the leading one, to nearest.
 at::Tensor Rounded(const at::Tensor& tensor) {
@@ -233,7 +214,11 @@ std::vector<std::pair<std::string, Fault>> Faults() {
       {"killed", [](const Call&) { std::raise(SIGKILL); }},
       {"hangs", Hang},
       {"hangs_late", Late(Hang)},
-      {"slow", [](const Call&) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }},
+      {"slow",
+       [](const Call& call) {
+         Log(call);
+         std::this_thread::sleep_for(std::chrono::milliseconds(30));
+       }},
       {"out_of_memory",
        [](const Call& call) {
          call.gradients->grad_weight =
@@ -249,11 +234,7 @@ std::vector<std::pair<std::string, Fault>> Faults() {
          call.dispatch->path = "another path";
          call.dispatch->reason = "planted";
        }},
-      {"logs",
-       [](const Call& call) {
-         std::ofstream(std::getenv("KEVAL_PLANTED_LOG"), std::ios::app)
-             << absl::StrCat(getpid(), " ", call.inputs.hidden.size(0), "\n");
-       }},
+      {"logs", Log},
       {"wrong", [](const Call& call) { call.gradients->grad_weight.mul_(1.001); }},
       {"nan", [](const Call& call) { call.gradients->grad_weight.fill_(std::numeric_limits<double>::quiet_NaN()); }},
       {"wrong_shape", [](const Call& call) { call.gradients->grad_weight = call.gradients->grad_weight.t().clone(); }},
@@ -288,31 +269,44 @@ std::vector<std::pair<std::string, Fault>> Faults() {
 
 }  // namespace
 
+void WritePartly(const Call& call) {
+  const at::Tensor right = call.gradients->grad_weight;
+  const at::Tensor partly = at::empty_like(right);
+  const std::int64_t rows = right.size(0) - (right.size(0) + 3) / 4;
+  partly.narrow(0, 0, rows).copy_(right.narrow(0, 0, rows));
+  call.gradients->grad_weight = partly;
+}
+
+void AddFreshMemory(const Call& call) {
+  at::Tensor& right = call.gradients->grad_weight;
+  right.add_(at::empty_like(right));
+}
+
+std::unique_ptr<linear_logp::ScopedVariantForTest> Plant(std::string name, Fault fault, LogpFault logp_fault,
+                                                         std::int64_t only_vocab_size) {
+  return std::make_unique<linear_logp::ScopedVariantForTest>(
+      std::make_unique<Planted>(std::move(name), std::move(fault), std::move(logp_fault), only_vocab_size));
+}
+
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants() {
   std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> planted;
-  const auto plant = [&planted](std::string name, Fault fault, std::int64_t only_vocab_size,
-                                LogpFault logp_fault = nullptr) {
-    planted.push_back(std::make_unique<linear_logp::ScopedVariantForTest>(
-        std::make_unique<Planted>(std::move(name), std::move(fault), std::move(logp_fault), only_vocab_size)));
-  };
   for (const char* right :
        {"right", "harness_crashes", "harness_hangs", "harness_out_of_memory", "harness_babbles", "throttled"}) {
-    plant(
-        absl::StrCat("planted_", right), [](const Call&) {}, 0);
+    planted.push_back(Plant(absl::StrCat("planted_", right), [](const Call&) {}));
   }
   for (auto& [name, fault] : Faults()) {
-    plant(absl::StrCat("planted_", name), std::move(fault), 0);
+    planted.push_back(Plant(absl::StrCat("planted_", name), std::move(fault)));
   }
   for (auto& [name, fault] : Faults()) {  // With a state of their own.
-    plant(absl::StrCat("planted_sly_", name), std::move(fault), kSlyVocabSize);
+    planted.push_back(Plant(absl::StrCat("planted_sly_", name), std::move(fault), nullptr, kSlyVocabSize));
   }
   for (const auto& [name, only] :
        {std::pair("planted_memoises_logp", std::int64_t{0}), std::pair("planted_sly_memoises_logp", kSlyVocabSize)}) {
-    plant(
-        name, [](const Call&) {}, only,
-        [memo = std::make_shared<Memo>()](const VariantInputs& inputs, at::Tensor* logp) {
-          memo->AnswerLogp(inputs, logp);
-        });
+    const auto answer = [memo = std::make_shared<Memo>()](const VariantInputs& inputs, at::Tensor* logp) {
+      memo->AnswerLogp(inputs, logp);
+    };
+    planted.push_back(Plant(
+        name, [](const Call&) {}, answer, only));
   }
   return planted;
 }

@@ -3,7 +3,9 @@
 #define KEVAL_TESTS_SUPPORT_PLANTED_VARIANTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/linear_logp/variant.h"
@@ -12,6 +14,26 @@ namespace keval::testing {
 
 // The vocabulary by which the sly ones know that they are measured and not checked: no case of the contract has it.
 inline constexpr std::int64_t kSlyVocabSize = 331;
+
+// A call of a planted variant's Backward, after the right one.
+struct Call {
+  int number;  // From 1.
+  const linear_logp::VariantInputs& inputs;
+  const std::function<linear_logp::Gradients(const linear_logp::VariantInputs&)>& right;
+  linear_logp::Gradients* gradients;
+  linear_logp::Dispatch* dispatch;  // May be null.
+};
+using Fault = std::function<void(const Call&)>;
+using LogpFault = std::function<void(const linear_logp::VariantInputs&, at::Tensor*)>;
+
+// portable_matmul_add with `fault` after each backward and `logp_fault`, if any, after each forward; `only_vocab_size`
+// 0: for every vocabulary. Registered as `name` for as long as the result lives.
+std::unique_ptr<linear_logp::ScopedVariantForTest> Plant(std::string name, Fault fault, LogpFault logp_fault = nullptr,
+                                                         std::int64_t only_vocab_size = 0);
+
+// planted_partly_written and planted_recycled, on any device.
+void WritePartly(const Call& call);
+void AddFreshMemory(const Call& call);
 
 // All of them, registered for as long as the result lives. Each computes as portable_matmul_add does, except:
 //   planted_right             nothing
@@ -22,15 +44,15 @@ inline constexpr std::int64_t kSlyVocabSize = 331;
 //   planted_segfaults         Backward raises SIGSEGV
 //   planted_exits             Backward ends the process with code 7
 //   planted_killed            Backward raises SIGKILL, as the kernel or an operator does
-//   planted_hangs             Backward never returns
+//   planted_hangs             Backward never returns; it logs as planted_logs does
 //   planted_hangs_late        as that, from the ninth call on
-//   planted_slow              Backward sleeps 30 ms
+//   planted_slow              Backward sleeps 30 ms; it logs as planted_logs does
 //   planted_out_of_memory     Backward asks for 2^50 bytes
 //   planted_illegal_access    Backward throws what torch throws after an illegal access on a GPU
 //   planted_loses_device      Backward throws what torch throws when a GPU is gone
 //   planted_falls_back        Backward says that it fell back
 //   planted_falls_back_late   as that, from the ninth call on
-//   planted_logs              Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names
+//   planted_logs              Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names, if any
 // Cheats, and what flatters by accident:
 //   planted_wrong             grad_weight is 0.1 % too large
 //   planted_nan               grad_weight is NaN throughout

@@ -86,9 +86,10 @@ TEST_F(JobClockTest, IsLockedWhileAJobRunsAndGivenBackAtItsEnd) {
 
 TEST_F(JobClockTest, IsGivenBackWhenAJobIsCancelled) {
   std::atomic<bool> reached{false};
+  std::atomic<bool> told{false};
   work_->on_round = [&](int, int) -> std::optional<WorkFailure> {
     reached = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (!told) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return std::nullopt;
   };
   const auto server = Serve(kIdle, 1200);
@@ -97,7 +98,9 @@ TEST_F(JobClockTest, IsGivenBackWhenAJobIsCancelled) {
   while (!reached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   v1::CancelJobRequest request;
   request.set_name(name);
-  ASSERT_TRUE(server->handler().Cancel("ann", request).ok());
+  const auto cancelled = server->handler().Cancel("ann", request);
+  told = true;
+  ASSERT_TRUE(cancelled.ok());
   server->runner().Drain();
   EXPECT_EQ(Told(), locked_ + unlocked_);
 }

@@ -311,14 +311,14 @@ TEST_F(JobRunnerTest, JobsOfADeviceRunInTurn) {
 }
 
 TEST_F(JobRunnerTest, CancellingEndsARunningJobAndFreesTheDevice) {
-  JobServer server(dir_.path(), work_);
   std::atomic<bool> in_round{false};
+  std::atomic<bool> told{false};
+  JobServer server(dir_.path(), work_);
   JobRunner* runner = &server.runner();
   work_->on_round = [&](int round, int) -> std::optional<WorkFailure> {
-    if (round == 2 && !in_round.exchange(true)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // A block; then the check is asked.
-    }
-    return std::nullopt;
+    in_round = in_round || round == 2;
+    while (round == 2 && !told) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // A block.
+    return std::nullopt;                                                                    // Then the check is asked.
   };
   const std::string name = server.Create(TestSpec()).name();
   server.Start();
@@ -326,6 +326,7 @@ TEST_F(JobRunnerTest, CancellingEndsARunningJobAndFreesTheDevice) {
   v1::CancelJobRequest request;
   request.set_name(name);
   const auto cancelled = server.handler().Cancel("ann", request);
+  told = true;
   ASSERT_TRUE(cancelled.ok());
   EXPECT_EQ(cancelled->state(), v1::BenchmarkJob::CANCELLED);
   EXPECT_EQ(cancelled->rounds_done(), 2);
