@@ -15,9 +15,9 @@ bool IsDeviceName(absl::string_view name) {
   return absl::ConsumePrefix(&name, "cuda:") && ParseInt64(name).value_or(-1) >= 0;
 }
 
-absl::Status Unserved(absl::string_view name, absl::string_view why) {
+absl::Status Unserved(absl::string_view name, absl::string_view why, absl::string_view limit = "") {
   return WithField(absl::FailedPreconditionError(absl::StrCat("device: ", name, " ", why)),
-                   {"device", std::string(name), ""});
+                   {"device", std::string(name), std::string(limit)});
 }
 
 }  // namespace
@@ -29,7 +29,8 @@ absl::StatusOr<const ServedDevice*> DeviceTable::Any(absl::string_view name) con
   }
   const std::string here = absl::StrJoin(
       devices_, ", ", [](std::string* out, const ServedDevice& device) { absl::StrAppend(out, device.name); });
-  return Unserved(name, absl::StrCat("is not a device of this server, which has ", here));
+  return Unserved(name, absl::StrCat("is not a device of this server, which has ", here),
+                  absl::StrCat("one of ", here));
 }
 
 absl::StatusOr<const ServedDevice*> DeviceTable::ForGradients(absl::string_view name) const {

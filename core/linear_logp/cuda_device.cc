@@ -1,6 +1,7 @@
 #include "core/linear_logp/cuda_device.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 #if KEVAL_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -10,9 +11,21 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+
+#include "core/linear_logp/gpu_uuid.h"
 #endif
 
 namespace keval::linear_logp {
+
+std::string NoCudaDeviceNote(int driver_version, absl::string_view error, const char* visible_devices) {
+  std::string note = absl::StrCat("built with CUDA, no device found: ",
+                                  driver_version == 0 ? "no NVIDIA driver is installed" : PrintableText(error));
+  if (visible_devices != nullptr) {
+    absl::StrAppend(&note, "; CUDA_VISIBLE_DEVICES is \"", PrintableText(visible_devices, 256), "\"");
+  }
+  return note;
+}
 
 #if KEVAL_CUDA
 namespace {
@@ -21,28 +34,18 @@ absl::Status CannotAsk(int index, cudaError_t error) {
   return absl::FailedPreconditionError(absl::StrCat("cuda:", index, " can't be used: ", cudaGetErrorString(error)));
 }
 
-// "GPU-" and the UUID's 16 bytes in groups of 4, 2, 2, 2 and 6.
-std::string UuidText(const cudaUUID_t& uuid) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    absl::StrAppend(&text, absl::Hex(static_cast<unsigned char>(uuid.bytes[i]), absl::kZeroPad2));
-  }
-  return text;
-}
-
 }  // namespace
 
 int CudaDeviceCount(std::string* note) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    *note = absl::StrCat("built with CUDA, no device found: ", cudaGetErrorString(error));
-    return 0;
-  }
-  if (count == 0) *note = "built with CUDA, no device found: the driver lists none";
-  return count;
+  if (error == cudaSuccess && count > 0) return count;
+  static_cast<void>(cudaGetLastError());
+  int driver_version = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver_version));  // 0 where it fails.
+  *note = NoCudaDeviceNote(driver_version, error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error),
+                           std::getenv("CUDA_VISIBLE_DEVICES"));
+  return 0;
 }
 
 absl::StatusOr<DeviceDescription> DescribeCudaDevice(int index) {
@@ -53,7 +56,7 @@ absl::StatusOr<DeviceDescription> DescribeCudaDevice(int index) {
   if (!free_bytes.ok()) return free_bytes.status();
   return DeviceDescription{.device = {.cuda = true, .index = index},
                            .model = properties.name,
-                           .uuid = UuidText(properties.uuid),
+                           .uuid = GpuUuidText({properties.uuid.bytes, sizeof(properties.uuid.bytes)}),
                            .compute_capability = absl::StrCat(properties.major, ".", properties.minor),
                            .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
                            .free_bytes = *free_bytes};

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/linear_logp/engine.h"
 
 namespace keval::linear_logp {
@@ -14,6 +15,11 @@ namespace keval::linear_logp {
 // Devices that the runtime shows to this process, in its order. 0 with the reason in `note` ("built with CUDA, no
 // device found: …"; empty in a build without CUDA).
 int CudaDeviceCount(std::string* note);
+
+// That reason. `driver_version`: cudaDriverGetVersion's, 0 where no driver is installed; the runtime's own `error`
+// calls that one too old. `visible_devices`: CUDA_VISIBLE_DEVICES as this process has it, null where it isn't set; one
+// that hides every device looks like a machine without any.
+std::string NoCudaDeviceNote(int driver_version, absl::string_view error, const char* visible_devices);
 
 // Model, UUID ("GPU-…", as NVML writes it), compute capability, memory. FAILED_PRECONDITION where the device can't be
 // asked. Makes the device's context.

@@ -16,22 +16,11 @@
 
 #include <optional>
 
-#include "absl/strings/escaping.h"
+#include "core/linear_logp/gpu_uuid.h"
 #include "core/measure/cuda_status.h"
 #endif
 
 namespace keval::measure {
-#ifdef KEVAL_CUDA
-namespace {
-
-std::string UuidText(const cudaUUID_t& uuid) {
-  const std::string hex = absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
-  return absl::StrCat("GPU-", hex.substr(0, 8), "-", hex.substr(8, 4), "-", hex.substr(12, 4), "-", hex.substr(16, 4),
-                      "-", hex.substr(20));
-}
-
-}  // namespace
-#endif
 
 struct DeviceSession::State {
   linear_logp::Device device;
@@ -82,7 +71,7 @@ absl::StatusOr<std::unique_ptr<DeviceSession>> DeviceSession::Open(const linear_
         !told.ok()) {
       return told;
     }
-    state->uuid = UuidText(properties.uuid);
+    state->uuid = linear_logp::GpuUuidText({properties.uuid.bytes, sizeof(properties.uuid.bytes)});
     absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open(state->uuid);
     if (nvml.ok()) {
       state->nvml = *std::move(nvml);

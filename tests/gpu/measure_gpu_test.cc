@@ -9,11 +9,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/linear_logp/engine.h"
 #include "core/measure/arm.h"
@@ -292,6 +297,46 @@ TEST_F(MeasureGpuTest, ARoundWithWorkersOnTheDevice) {
   RecordProperty("round_seconds", std::to_string(static_cast<int>(data.seconds)));
   for (const auto& block : data.blocks) {
     EXPECT_FALSE(IsThrottled(block.after.throttle_reasons)) << ThrottleReasonsText(block.after.throttle_reasons);
+  }
+}
+
+// Fresh processes, whose only device is the named one: NVML still counts all, and is asked for the same.
+TEST_F(MeasureGpuTest, NvmlsDeviceIsCudasAlsoUnderCudaVisibleDevices) {
+  constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
+  const char* const set = std::getenv(kVariable);
+  const std::optional<std::string> before = set == nullptr ? std::nullopt : std::optional<std::string>(set);
+  const absl::Cleanup restore = [&] {
+    if (before) {
+      setenv(kVariable, before->c_str(), 1);
+    } else {
+      unsetenv(kVariable);
+    }
+  };
+  server::WorkerRoundCollector::Options options;
+  options.worker_program = KEVAL_BIN_DIR "/keval-worker";
+  server::WorkerRoundCollector collector(options);
+  server::JobArms arms;
+  arms.base_variant = "portable_matmul_add";
+  arms.candidate_variant = "portable_addmm";
+  arms.device = "cuda:0";
+  for (const linear_logp::DeviceDescription& device : linear_logp::ListDevices().devices) {
+    if (!device.device.cuda) {
+      continue;
+    }
+    std::vector<std::string> names = {device.uuid};
+    if (!before) {  // Else the numbers here aren't the machine's.
+      names.push_back(absl::StrCat(device.device.index));
+    }
+    for (const std::string& name : names) {
+      setenv(kVariable, name.c_str(), 1);
+      const auto environment = collector.Environment(arms, nullptr);
+      ASSERT_TRUE(environment.ok()) << environment.status();
+      const auto* const facts = std::get_if<std::map<std::string, std::string>>(&*environment);
+      ASSERT_NE(facts, nullptr) << std::get<server::WorkFailure>(*environment).detail;
+      EXPECT_EQ(facts->at("gpu_uuid"), device.uuid) << name;
+      EXPECT_EQ(facts->at("nvml"), "loaded; device matched by UUID") << name;
+      EXPECT_EQ(facts->at("gpu_model"), device.model) << name;
+    }
   }
 }
 

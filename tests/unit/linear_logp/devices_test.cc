@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/field_error.h"
+#include "core/linear_logp/cuda_device.h"
 #include "core/linear_logp/engine.h"
 #include "core/linear_logp/host_memory.h"
 #include "tests/support/temp_dir.h"
@@ -38,6 +39,18 @@ TEST(DevicesTest, TheCpuIsListedLastAndAMissingCudaDeviceIsExplained) {
     EXPECT_EQ(devices.note.empty(), !BuiltWithCuda()) << devices.note;
     EXPECT_EQ(Engine::Create({.cuda = true, .index = 0}).status().code(), absl::StatusCode::kFailedPrecondition);
   }
+}
+
+TEST(DevicesTest, WhyNoCudaDeviceIsThereNamesDriverAndVisibleDevices) {
+  EXPECT_EQ(NoCudaDeviceNote(0, "CUDA driver version is insufficient for CUDA runtime version", nullptr),
+            "built with CUDA, no device found: no NVIDIA driver is installed");
+  EXPECT_EQ(NoCudaDeviceNote(12080, "CUDA driver version is insufficient for CUDA runtime version", nullptr),
+            "built with CUDA, no device found: CUDA driver version is insufficient for CUDA runtime version");
+  EXPECT_EQ(NoCudaDeviceNote(13000, "no CUDA-capable device is detected", ""),
+            "built with CUDA, no device found: no CUDA-capable device is detected; CUDA_VISIBLE_DEVICES is \"\"");
+  EXPECT_THAT(NoCudaDeviceNote(13000, "no CUDA-capable device is detected", "\x1b[2J9"),
+              ::testing::AllOf(::testing::HasSubstr("CUDA_VISIBLE_DEVICES is \""),
+                               ::testing::Not(::testing::HasSubstr("\x1b"))));
 }
 
 TEST(DevicesTest, TheRegistryListsTheVariantsInOrder) {

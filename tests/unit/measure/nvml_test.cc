@@ -6,8 +6,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "core/linear_logp/gpu_uuid.h"
 
 namespace keval::measure {
 namespace {
@@ -32,6 +36,24 @@ TEST_F(NvmlTest, ReadsTheDeviceWithThatUuidAndNoOther) {
   EXPECT_EQ(reading.power_watts, 699.5);
   EXPECT_EQ(reading.temperature_celsius, 87);
   EXPECT_EQ(reading.throttle_reasons, 0x24U);
+}
+
+TEST(GpuUuidTest, IsWrittenAsNvmlDoes) {
+  EXPECT_EQ(linear_logp::GpuUuidText(absl::HexStringToBytes("12345678123412341234123456789abc")), kSecond);
+  EXPECT_EQ(linear_logp::GpuUuidText(std::string(16, '\xff')), "GPU-ffffffff-ffff-ffff-ffff-ffffffffffff");
+}
+
+// CUDA numbers the devices that CUDA_VISIBLE_DEVICES names, in its order, whether it names them by number or by UUID
+// (measure_gpu_test tries both on a device). All that keval takes from CUDA is device i's UUID.
+TEST_F(NvmlTest, FindsCudasDevicesInWhateverOrderCudaHasThem) {
+  const std::pair<const char*, const char*> cuda_order[] = {{"99999999999999999999999999999999", "third"},
+                                                            {"00000000000000000000000000000000", "first"},
+                                                            {"12345678123412341234123456789abc", "second"}};
+  for (const auto& [bytes, model] : cuda_order) {
+    const auto nvml = Nvml::Open(linear_logp::GpuUuidText(absl::HexStringToBytes(bytes)));
+    ASSERT_TRUE(nvml.ok()) << nvml.status();
+    EXPECT_THAT((*nvml)->Describe().at("gpu_model"), HasSubstr(model));
+  }
 }
 
 TEST_F(NvmlTest, WhatTheDeviceDoesNotTellIsNan) {
@@ -64,7 +86,8 @@ TEST_F(NvmlTest, DescribesInPrintableText) {
 TEST_F(NvmlTest, UnknownUuidIsNotFound) {
   const auto nvml = Nvml::Open("GPU-ffffffff-ffff-ffff-ffff-ffffffffffff");
   EXPECT_EQ(nvml.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(nvml.status().message()), HasSubstr("Not Found"));
+  EXPECT_THAT(std::string(nvml.status().message()),
+              HasSubstr("NVML knows no device GPU-ffffffff-ffff-ffff-ffff-ffffffffffff: Not Found"));
 }
 
 TEST_F(NvmlTest, NoLibraryIsUnavailable) {

@@ -85,6 +85,8 @@ TEST_F(KevaldTest, WantAndOptionsAreChecked) {
   request.mutable_options()->set_device("cuda:3");
   EXPECT_EQ(Gradient(request, nullptr, &detail).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(detail.field(), "device");
+  EXPECT_EQ(detail.value(), "cuda:3");
+  EXPECT_EQ(detail.limit(), "one of cpu");
   request.mutable_options()->set_device("tpu");
   EXPECT_EQ(Gradient(request, nullptr, &detail).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 
