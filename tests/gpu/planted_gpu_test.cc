@@ -2,7 +2,6 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -11,94 +10,41 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "core/linear_logp/variant.h"
 #include "core/measure/arm.h"
 #include "core/measure/block_runner.h"
 #include "core/measure/wrong_result.h"
 #include "tests/gpu/spin_kernel.h"
+#include "tests/support/planted_variants.h"
 
 namespace keval::measure {
 namespace {
 
-using linear_logp::ContinueCheck;
-using linear_logp::Dispatch;
-using linear_logp::Gradients;
-using linear_logp::Options;
-using linear_logp::Variant;
-using linear_logp::VariantInputs;
-using linear_logp::Want;
+using testing::Call;
+using testing::Fault;
 using ::testing::HasSubstr;
 
-// Changes the gradients of portable_matmul_add, which `right` computes.
-using Fault = std::function<void(const std::function<Gradients()>& right, Gradients* gradients)>;
-
-class PlantedOnDevice final : public Variant {
- public:
-  explicit PlantedOnDevice(Fault fault)
-      : right_(**linear_logp::FindVariant("portable_matmul_add")), fault_(std::move(fault)) {}
-
-  linear_logp::VariantDescription Describe() const override {
-    linear_logp::VariantDescription description = right_.Describe();
-    description.name = "planted";
-    return description;
-  }
-  linear_logp::Support Supports(const linear_logp::Problem& problem, const Options& options,
-                                const linear_logp::Device& device) const override {
-    return right_.Supports(problem, options, device);
-  }
-  std::int64_t ScratchBytes(const linear_logp::Problem& problem, const Options& options, Want want) const override {
-    return right_.ScratchBytes(problem, options, want);
-  }
-  at::Tensor Forward(const VariantInputs& inputs, const Options& options, const ContinueCheck& check,
-                     Dispatch* dispatch) const override {
-    return right_.Forward(inputs, options, check, dispatch);
-  }
-  Gradients Backward(const VariantInputs& inputs, const Options& options, Want want, const ContinueCheck& check,
-                     Dispatch* dispatch) const override {
-    Gradients gradients = right_.Backward(inputs, options, want, check, dispatch);
-    fault_([&] { return right_.Backward(inputs, options, want, check, dispatch); }, &gradients);
-    return gradients;
-  }
-
- private:
-  const Variant& right_;
-  Fault fault_;
-};
-
 // grad_weight comes 5 ms later, on a stream that the caller's doesn't wait for.
-void UseSideStream(const std::function<Gradients()>& /*right*/, Gradients* gradients) {
+void UseSideStream(const Call& call) {
   constexpr std::uint64_t kLateNs = 5'000'000;
-  const at::Tensor right = gradients->grad_weight;
-  gradients->grad_weight = at::zeros_like(right);
+  const at::Tensor right = call.gradients->grad_weight;
+  call.gradients->grad_weight = at::zeros_like(right);
   at::cuda::CUDAEvent ready;
   ready.record();
   const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
   ready.block(side);
   const c10::cuda::CUDAStreamGuard guard(side);
   testing::Spin(side.stream(), kLateNs);
-  gradients->grad_weight.copy_(right);
+  call.gradients->grad_weight.copy_(right);
 }
 
-void UseTf32(const std::function<Gradients()>& right, Gradients* gradients) {
+void UseTf32(const Call& call) {
   at::globalContext().setAllowTF32CuBLAS(true);
-  *gradients = right();
+  *call.gradients = call.right(call.inputs);
   at::globalContext().setAllowTF32CuBLAS(false);
-}
-
-void ReadRecycledMemory(const std::function<Gradients()>& /*right*/, Gradients* gradients) {
-  gradients->grad_weight.add_(at::empty_like(gradients->grad_weight));
-}
-
-void WritePartly(const std::function<Gradients()>& /*right*/, Gradients* gradients) {
-  const at::Tensor right = gradients->grad_weight;
-  gradients->grad_weight = at::empty_like(right);
-  const std::int64_t rows = right.size(0) / 2;
-  gradients->grad_weight.narrow(0, 0, rows).copy_(right.narrow(0, 0, rows));
 }
 
 ArmSpec Spec() {
@@ -113,7 +59,7 @@ ArmSpec Spec() {
 }
 
 absl::Status Measure(Fault fault, RunningMark* mark = nullptr) {
-  const linear_logp::ScopedVariantForTest scoped(std::make_unique<PlantedOnDevice>(std::move(fault)));
+  const auto planted = testing::Plant("planted", std::move(fault));
   auto session = DeviceSession::Open({true, 0}, 1, mark);
   if (!session.ok()) {
     return session.status();
@@ -145,14 +91,14 @@ TEST_P(PlantedGpuTest, IsFoundAndNamed) {
   const absl::Status status = Measure(GetParam().fault);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_EQ(WrongResultNameOf(status), GetParam().kind) << status;
-  EXPECT_TRUE(Measure([](const auto& /*right*/, Gradients* /*gradients*/) {}).ok());  // The next one.
+  EXPECT_TRUE(Measure([](const Call& /*call*/) {}).ok());  // The next one.
 }
 
 INSTANTIATE_TEST_SUITE_P(planted_gpu_cheat, PlantedGpuTest,
                          ::testing::Values(DeviceCheat{"side_stream", "UNFINISHED_WORK", UseSideStream},
                                            DeviceCheat{"tf32", "LOW_PRECISION", UseTf32},
-                                           DeviceCheat{"recycled_memory", "RECYCLED_MEMORY", ReadRecycledMemory},
-                                           DeviceCheat{"partly_written", "NOT_WRITTEN", WritePartly}),
+                                           DeviceCheat{"recycled_memory", "RECYCLED_MEMORY", testing::AddFreshMemory},
+                                           DeviceCheat{"partly_written", "NOT_WRITTEN", testing::WritePartly}),
                          [](const auto& test) { return test.param.name; });
 
 struct DeviceLoss {
@@ -179,12 +125,10 @@ TEST_P(PlantedGpuLossDeathTest, HasItsCauseAndIsTheArms) {
   EXPECT_EXIT(std::_Exit(Lose(GetParam())), ::testing::ExitedWithCode(0), "");
 }
 
-void AccessIllegally(const std::function<Gradients()>& /*right*/, Gradients* /*gradients*/) {
-  testing::WriteOutside(c10::cuda::getCurrentCUDAStream().stream());
-}
+void AccessIllegally(const Call& /*call*/) { testing::WriteOutside(c10::cuda::getCurrentCUDAStream().stream()); }
 
-void TakeTooMuch(const std::function<Gradients()>& /*right*/, Gradients* gradients) {
-  gradients->grad_weight = at::empty({std::int64_t{1} << 42}, gradients->grad_weight.options());
+void TakeTooMuch(const Call& call) {
+  call.gradients->grad_weight = at::empty({std::int64_t{1} << 42}, call.gradients->grad_weight.options());
 }
 
 INSTANTIATE_TEST_SUITE_P(planted_gpu_loss, PlantedGpuLossDeathTest,
