@@ -19,13 +19,18 @@ if(KEVAL_BUILD_SERVER)
 endif()
 if(KEVAL_CUDA)
   include(CheckLanguage)
-  if(NOT DEFINED ENV{CUDACXX} AND NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
-    set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+  if(NOT DEFINED ENV{CUDACXX} AND NOT CMAKE_CUDA_COMPILER)
+    # The toolkit's, else PATH's, else the one of scripts/bootstrap --nvcc.
+    file(GLOB _wheel_nvcc "${KEVAL_VENV}/lib/python3*/site-packages/nvidia/cu13/bin")
+    find_program(KEVAL_NVCC nvcc HINTS /usr/local/cuda/bin PATHS ${_wheel_nvcc})
+    if(KEVAL_NVCC)
+      set(CMAKE_CUDA_COMPILER "${KEVAL_NVCC}")
+    endif()
   endif()
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
-    message(FATAL_ERROR "KEVAL_CUDA (preset cuda) needs nvcc, which scripts/bootstrap does not install: install the "
-                        "CUDA 13.0 toolkit and put its bin folder on PATH or set CUDACXX. Preset release needs none.")
+    message(FATAL_ERROR "KEVAL_CUDA (preset cuda) needs nvcc: run scripts/bootstrap --nvcc, or install the CUDA 13.0 "
+                        "toolkit and put its bin folder on PATH or set CUDACXX. Preset release needs none.")
   endif()
   enable_language(CUDA)
   # CMake 3.25 does not know that nvcc has had C++20 since 12.0.
