@@ -126,7 +126,7 @@ absl::StatusOr<Json> Measure(const Flags& flags) {
     if (round == 0) continue;
     in_process.push_back(absl::ToDoubleMilliseconds(direct));
     streamed.push_back(absl::ToDoubleMilliseconds(over_wire));
-    ratios.push_back(over_wire / direct);
+    ratios.push_back(absl::FDivDuration(over_wire, direct));
   }
   return Json{{"device", flags.device},
               {"num_tokens", flags.num_tokens},

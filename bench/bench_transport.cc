@@ -142,9 +142,12 @@ absl::StatusOr<Json> MeasureSize(TcpPeer* tcp, absl::Span<std::byte> memory, con
     }
     for (const Contender& contender : contenders) {
       const auto took = contender.run(bytes);
-      if (!took.ok())
+      if (!took.ok()) {
         return absl::Status(took.status().code(), absl::StrCat(contender.name, ": ", took.status().message()));
-      if (round > 0) figures[contender.name].push_back((contender.push ? *tcp_push : *tcp_pull) / *took);
+      }
+      if (round > 0) {
+        figures[contender.name].push_back(absl::FDivDuration(contender.push ? *tcp_push : *tcp_pull, *took));
+      }
     }
     Note(absl::StrCat(mib, " MiB: round ", round, " of ", flags.rounds));
   }
@@ -280,8 +283,9 @@ absl::StatusOr<Json> Measure(const Flags& flags) {
     auto size = MeasureSize(tcp->get(), memory, contenders, flags, mib);
     if (!size.ok()) return size.status();
     if (!flight.ok()) {
-      for (const char* name : {"flight_pull", "flight_push"})
+      for (const char* name : {"flight_pull", "flight_push"}) {
         (*size)[name] = Absent(std::string(flight.status().message()));
+      }
     }
     document["sizes"].push_back(*std::move(size));
   }

@@ -39,7 +39,7 @@ Decided DecideJob(absl::Span<const JobRound> rounds, const Config& config) {
                                         {.name = "control", .role = Role::kControl}};
   if (!rounds.empty() && rounds.front().guard.has_value()) series.push_back({.name = "guard", .role = Role::kGuard});
   for (const JobRound& round : rounds) {
-    AddRound(round.primary, &series[0]);
+    AddRound(round.primary, &series.front());
     AddRound(round.control, &series[1]);
     if (round.guard.has_value()) AddRound(*round.guard, &series[2]);
   }
