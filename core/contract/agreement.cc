@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -72,9 +73,9 @@ at::Tensor UlpOf(const at::Tensor& larger) {
 
 std::string IndexText(std::int64_t flat, at::IntArrayRef shape) {
   std::string text;
-  for (auto size = shape.rbegin(); size != shape.rend(); ++size) {
-    text = absl::StrCat(flat % *size, text.empty() ? "" : ", ", text);
-    flat /= *size;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    text = absl::StrCat(flat % shape[i], text.empty() ? "" : ", ", text);
+    flat /= shape[i];
   }
   return absl::StrCat("[", text, "]");
 }
@@ -164,8 +165,8 @@ Agreement CompareC1(const at::Tensor& base, const at::Tensor& candidate) {
     const at::Tensor finite = at::isfinite(wide_b).logical_and_(at::isfinite(wide_c));
     const at::Tensor ratio =
         at::where(finite, (wide_c - wide_b).abs_().div_(limit), at::where(wide_b.eq(wide_c), zero, apart));
-    const std::int64_t worst = ratio.argmax().item<std::int64_t>();
-    const double worst_ratio = ratio[worst].item<double>();
+    const auto worst = ratio.argmax().item<std::int64_t>();
+    const auto worst_ratio = ratio[worst].item<double>();
     if (worst_ratio <= result.worst_ratio) return;
     result.worst_ratio = worst_ratio;
     if (worst_ratio > 1) {

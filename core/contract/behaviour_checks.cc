@@ -188,7 +188,7 @@ void JudgeDifferences(const std::string& label, const std::vector<at::Tensor>& l
       return value(at);
     };
     const double difference = (shifted(kStep) - shifted(-kStep)) / (2 * kStep);
-    const double derivative = (gradients[i] * direction).sum().item<double>();
+    const auto derivative = (gradients[i] * direction).sum().item<double>();
     tally->Measure(label, std::abs(difference - derivative) / std::max(1.0, std::abs(difference)), kLimit,
                    absl::StrCat("relative to the finite difference, input ", i));
   }

@@ -209,6 +209,7 @@ Case CaseMaker::Plain(DType dtype, const CaseShape& shape, const std::string& na
 
 std::vector<Case> CaseMaker::Standard(DType dtype) const {
   std::vector<Case> cases;
+  cases.reserve(kKinds.size());
   for (const Kind& kind : kKinds) cases.push_back(MakeKind(kind, seed_, dtype, device_));
   return cases;
 }
