@@ -115,9 +115,9 @@ absl::StatusOr<v1::BenchmarkJob> BenchmarkHandler::Create(absl::string_view prin
     const auto device = std::find_if(context_.devices.begin(), context_.devices.end(), [&](const v1::DeviceInfo& info) {
       return info.name() == job.spec().target().device();
     });
-    auto calibration = store_->Calibration(DeviceKey(*device));  // ResolveTarget chose one of them.
-    if (!calibration.ok()) return calibration.status();
-    *job.mutable_plan() = MakePlan(job.spec(), {}, *calibration);
+    const auto noise = FindNoise(job.spec(), *device, store_);  // ResolveTarget chose one of them.
+    if (!noise.ok()) return noise.status();
+    *job.mutable_plan() = MakePlan(job.spec(), {}, *noise);
     return job;
   }
   if (job.spec().seed() == 0) job.mutable_spec()->set_seed(DrawSeed());

@@ -220,10 +220,10 @@ absl::Status JobExecution::MakePlan() {
       if (auto status = Lose("pilot", -1, failure); !status.ok()) return status;
       continue;
     }
-    auto calibration = at_.store->Calibration(DeviceKey(at_.device));
-    if (!calibration.ok()) return calibration.status();
+    const auto noise = FindNoise(job_.spec(), at_.device, at_.store);
+    if (!noise.ok()) return noise.status();
     JobChange change = NewChange();
-    *change.job.mutable_plan() = server::MakePlan(job_.spec(), pilot.base_ns, *calibration);
+    *change.job.mutable_plan() = server::MakePlan(job_.spec(), pilot.base_ns, *noise);
     if (auto budget = CheckBudget(job_.spec(), change.job.plan()); !budget.ok()) {
       return Finish({.verdict = "FAILED",
                      .reason = "BUDGET_EXCEEDED",

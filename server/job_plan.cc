@@ -39,7 +39,7 @@ Repetitions ForCallSeconds(const v1::Procedure& procedure, double seconds) {
   return out;
 }
 
-void SetDelta(const v1::BenchmarkSpec& spec, absl::Span<const double> calibration, v1::JobPlan::SeriesPlan* series) {
+void SetDelta(const v1::BenchmarkSpec& spec, const NoiseRecord& noise, v1::JobPlan::SeriesPlan* series) {
   for (const std::string& key : {series->series(), series->role()}) {
     const auto margin = spec.margins().find(key);
     if (margin == spec.margins().end()) continue;
@@ -47,8 +47,15 @@ void SetDelta(const v1::BenchmarkSpec& spec, absl::Span<const double> calibratio
     series->set_delta_source(absl::StrCat("spec:", key));
     return;
   }
-  series->set_delta(verdict::CalibratedMargin(calibration));
-  series->set_delta_source(calibration.empty() ? "default" : "calibration");
+  const auto known = noise.by_series.find(series->series());
+  if (known == noise.by_series.end()) {
+    series->set_delta(verdict::CalibratedMargin({}));
+    series->set_delta_source("default");
+    return;
+  }
+  series->set_delta(verdict::CalibratedMargin(known->second.means));
+  series->set_delta_source("calibration");
+  *series->mutable_delta_calibration() = known->second.source;
 }
 
 void SetTraffic(v1::JobPlan::SeriesPlan* series) {
@@ -83,7 +90,7 @@ DiagnosticRun MakeDiagnostic(const v1::JobPlan::SeriesPlan& series, absl::string
 }  // namespace
 
 v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, double>& base_ns,
-                     absl::Span<const double> calibration) {
+                     const NoiseRecord& noise) {
   v1::JobPlan plan;
   plan.set_procedure_version(kProcedureVersion);
   const std::pair<verdict::Role, const google::protobuf::RepeatedPtrField<v1::Shape>*> roles[] = {
@@ -98,7 +105,7 @@ v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, 
       series->set_series(absl::StrCat(control ? "ctl:" : "", SeriesName(shape)));
       series->set_role(std::string(verdict::RoleName(role)));
       *series->mutable_shape() = shape;
-      if (!control) SetDelta(spec, calibration, series);
+      if (!control) SetDelta(spec, noise, series);
       const auto pilot = base_ns.find(series->series());
       if (pilot != base_ns.end()) series->set_pilot_ns(pilot->second);
       const double seconds = series->pilot_ns() / kNsPerSecond;
@@ -110,6 +117,7 @@ v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, 
       SetTraffic(series);
     }
   }
+  for (const std::string& unused : noise.unused) plan.add_unused_calibrations(unused);
   const auto& looks = spec.procedure().looks();
   plan.set_predicted_device_seconds(looks.empty() ? 0 : round_seconds * looks.Get(looks.size() - 1));
   return plan;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "core/verdict/verdict.h"
 #include "keval/v1/benchmark.pb.h"
+#include "server/job_calibration.h"
 #include "server/round_collector.h"
 
 namespace keval::server {
@@ -19,9 +19,9 @@ inline constexpr char kProcedureVersion[] = "2";
 
 // Every series of `spec` (as NormalizeSpec left it) in the order primaries, guards, controls; a control's name is
 // "ctl:" and its shape's. `base_ns` is the pilot's; a series without a time (validate_only) keeps the spec's
-// repetitions. `calibration`: |L-hat| of past A/A series on this device; may be empty.
+// repetitions. `noise` gives the margins that the spec doesn't.
 v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, double>& base_ns,
-                     absl::Span<const double> calibration);
+                     const NoiseRecord& noise);
 
 // FAILED_PRECONDITION with both numbers where the plan predicts more device seconds than the spec's budget.
 absl::Status CheckBudget(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);

@@ -22,6 +22,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "proto/data_type.h"
+#include "server/job_calibration.h"
 #include "server/job_target.h"
 
 namespace keval::server {
@@ -338,6 +339,7 @@ absl::StatusOr<v1::BenchmarkSpec> NormalizeSpec(const v1::BenchmarkSpec& spec, c
   if (auto s = NormalizeArm("candidate", kCandidateVariant, context, out.mutable_candidate()); !s.ok()) return s;
   if (auto s = NormalizeShapes(&out); !s.ok()) return s;
   if (auto s = CheckMargins(out); !s.ok()) return s;
+  if (auto s = CheckMarginCalibrations(out); !s.ok()) return s;
   if (auto s = CheckDiagnostics(out); !s.ok()) return s;
   if (auto s = NormalizeProcedure(out.mutable_procedure()); !s.ok()) return s;
   if (auto s = NormalizeBudget(context, &out); !s.ok()) return s;

@@ -288,7 +288,7 @@ absl::Status JobStore::Apply(const JobChange& change) {
     }
     for (const CalibrationPoint& point : change.calibration) {
       SQLite::Statement put(*database_, "INSERT INTO calibration (device_key, mean) VALUES (?, ?)");
-      put.bind(1, point.device_key);
+      put.bind(1, point.key);
       put.bind(2, point.mean);
       put.exec();
     }
@@ -424,12 +424,12 @@ absl::StatusOr<std::string> JobStore::Document(absl::string_view name, absl::str
   });
 }
 
-absl::StatusOr<std::vector<double>> JobStore::Calibration(absl::string_view device_key) {
+absl::StatusOr<std::vector<double>> JobStore::Calibration(absl::string_view key) {
   MutexLock lock(&mutex_);
   return Read<std::vector<double>>(
       [&](std::vector<double>* means) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
         SQLite::Statement query(*database_, "SELECT mean FROM calibration WHERE device_key = ?");
-        query.bind(1, std::string(device_key));
+        query.bind(1, std::string(key));
         while (query.executeStep()) means->push_back(query.getColumn(0).getDouble());
         return absl::OkStatus();
       });

@@ -46,9 +46,9 @@ struct StoredLoss {
   std::string samples;  // CSV; empty: nothing had been measured.
 };
 
-// L-hat of one series of a past A/A job, for a device's default margin.
+// L-hat of one series over six rounds of a past A/A job, for default margins.
 struct CalibrationPoint {
-  std::string device_key;
+  std::string key;  // Of device and shape.
   double mean = 0;
 };
 
@@ -114,7 +114,7 @@ class JobStore {
   absl::StatusOr<std::vector<StoredLoss>> Losses(absl::string_view name);
   // Empty text where there is none.
   absl::StatusOr<std::string> Document(absl::string_view name, absl::string_view document);
-  absl::StatusOr<std::vector<double>> Calibration(absl::string_view device_key);
+  absl::StatusOr<std::vector<double>> Calibration(absl::string_view key);
 
   // Counts the transactions so far; WaitForCommit returns when there was one after `seen`, or at the deadline.
   std::uint64_t commits();

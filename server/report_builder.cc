@@ -69,6 +69,13 @@ absl::StatusOr<Parsed> Parse(const JobRecord& record) {
   return out;
 }
 
+// Which calibration a margin comes from.
+Json DeltaCalibrationJson(const v1::JobPlan::DeltaCalibration& from) {
+  Json json = {{"origin", from.origin()}, {"rounds", from.rounds()}, {"device", from.device()}, {"uuid", from.uuid()}};
+  if (!from.sha256().empty()) json["sha256"] = from.sha256();
+  return json;
+}
+
 Json TrafficJson(const v1::PlanResponse& traffic) {
   return {{"chunk_tokens", traffic.chunk_tokens()}, {"chunks", traffic.chunks()},
           {"base_bytes", traffic.base_bytes()},     {"candidate_bytes", traffic.candidate_bytes()},
@@ -88,6 +95,7 @@ absl::StatusOr<Json> PlanJson(const v1::BenchmarkJob& job) {
       entry["delta"] = verdict::NumberToJson(one.delta());
       entry["delta_source"] = one.delta_source();
     }
+    if (one.has_delta_calibration()) entry["delta_calibration"] = DeltaCalibrationJson(one.delta_calibration());
     entry["pilot_ns"] = verdict::NumberToJson(one.pilot_ns());
     entry["quads"] = one.quads();
     entry["timed_repetitions"] = one.timed_repetitions();
@@ -119,6 +127,7 @@ absl::Status AddToSeries(const Parsed& parsed, const v1::JobPlan::SeriesPlan& pl
   (*entry)["display_name"] = plan.shape().display_name();
   (*entry)["shape"] = *std::move(shape);
   if (!plan.delta_source().empty()) (*entry)["delta_source"] = plan.delta_source();
+  if (plan.has_delta_calibration()) (*entry)["delta_calibration"] = DeltaCalibrationJson(plan.delta_calibration());
   Json peaks = Json::array();
   const SeriesEvidence* last = nullptr;
   for (std::size_t round = 0; round < parsed.evidence.size(); ++round) {

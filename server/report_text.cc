@@ -74,6 +74,16 @@ Json NotesJson(const JobRecord& record) {
                     : absl::StrCat("and a delay makes the effect ", DoubleText(effect), " in ln units by construction"),
         ". The verdict says nothing of a candidate; the contract was not checked."));
   }
+  for (const auto& series : job.plan().series()) {
+    if (!series.has_delta_calibration()) continue;
+    const auto& from = series.delta_calibration();
+    notes.push_back(
+        absl::StrCat("The margin of ", series.series(), ", ", DoubleText(series.delta()), " in ln units, comes from ",
+                     from.rounds(), " A/A rounds on ", from.device(), from.uuid().empty() ? "" : " ", from.uuid(),
+                     from.origin() == "spec" ? absl::StrCat(", by the calibration ", from.sha256(), ".")
+                                             : std::string(", by A/A jobs that ran on this server before.")));
+  }
+  for (const std::string& unused : job.plan().unused_calibrations()) notes.push_back(unused);
   if (IsCpu(job.spec())) {
     notes.push_back(absl::StrCat("On a CPU there is no cache overwrite between repetitions; each worker computes on ",
                                  job.spec().procedure().worker_threads(),

@@ -8,7 +8,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
 #include "client/cli/job_history.h"
-#include "client/spec/spec.h"
+#include "client/cli/margin_calibration.h"
 #include "proto/job_state.h"
 
 namespace keval::cli {
@@ -18,13 +18,14 @@ constexpr char kReportJson[] = "report.json";
 
 struct HistoryFlags {
   std::string spec;
+  std::vector<std::string> calibrations;
   std::int64_t limit = 20;
   bool across_fingerprints = false;
 };
 
 // The server's digest of a spec: defaults are its own to fill in.
-absl::StatusOr<std::string> DigestOf(const Session& session, const Client& client, const std::string& path) {
-  const auto spec = spec::ReadSpec(path);
+absl::StatusOr<std::string> DigestOf(const Session& session, const Client& client, const HistoryFlags& flags) {
+  const auto spec = ReadSpecWithCalibrations(flags.spec, flags.calibrations);
   if (!spec.ok()) return spec.status();
   v1::CreateJobRequest request;
   *request.mutable_spec() = *spec;
@@ -47,7 +48,7 @@ absl::StatusOr<PastJob> Load(const Session& session, const Client& client, const
 int History(const Session& session, const HistoryFlags& flags) {
   const auto client = session.Connect();
   if (!client.ok()) return Complain(client.status(), session.json);
-  const auto digest = DigestOf(session, *client, flags.spec);
+  const auto digest = DigestOf(session, *client, flags);
   if (!digest.ok()) return Complain(digest.status(), session.json);
   const auto jobs = client->ListJobs({.limit = flags.limit, .spec_digest = *digest}, session.Options());
   if (!jobs.ok()) return Complain(jobs.status(), session.json);
@@ -70,6 +71,7 @@ void AddHistory(CLI::App* app, Action* action) {
   CLI::App* const command = app->add_subcommand("history", "show your past jobs of a spec, the newest first");
   const auto flags = std::make_shared<HistoryFlags>();
   command->add_option("SPEC", flags->spec, "YAML or JSON file")->required();
+  AddCalibrations(command, &flags->calibrations);
   AddInt64(command, "--limit", &flags->limit, "at most so many; 0: all; default 20");
   command->add_flag("--across-fingerprints,--across_fingerprints", flags->across_fingerprints,
                     "also where they ran on different devices, drivers or builds");

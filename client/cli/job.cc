@@ -1,6 +1,7 @@
 // keval submit, get, cancel, list: the commands that answer with jobs.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
@@ -8,13 +9,14 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
 #include "client/cli/job_output.h"
-#include "client/spec/spec.h"
+#include "client/cli/margin_calibration.h"
 
 namespace keval::cli {
 namespace {
 
 struct SubmitFlags {
   std::string spec;
+  std::vector<std::string> calibrations;
   std::string request_id;
   bool validate_only = false;
 };
@@ -26,7 +28,7 @@ int Answer(const Session& session, const absl::StatusOr<v1::BenchmarkJob>& job) 
 }
 
 int Submit(const Session& session, const SubmitFlags& flags) {
-  const auto spec = spec::ReadSpec(flags.spec);
+  const auto spec = ReadSpecWithCalibrations(flags.spec, flags.calibrations);
   if (!spec.ok()) return Complain(spec.status(), session.json);
   const auto client = session.Connect();
   if (!client.ok()) return Complain(client.status(), session.json);
@@ -89,6 +91,7 @@ void AddJobCommands(CLI::App* app, Action* action) {
   CLI::App* const submit = app->add_subcommand("submit", "submit a spec and return at once");
   const auto flags = std::make_shared<SubmitFlags>();
   submit->add_option("SPEC", flags->spec, "YAML or JSON file")->required();
+  AddCalibrations(submit, &flags->calibrations);
   submit->add_option("--request_id", flags->request_id, "the same id with the same spec is the same job");
   submit->add_flag("--validate_only", flags->validate_only,
                    "check the spec against the server, show its plan, and make no job");

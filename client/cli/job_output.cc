@@ -49,11 +49,18 @@ absl::Status PrintPlan(const Session& session, const v1::BenchmarkJob& job) {
   for (const auto& series : job.plan().series()) {
     absl::StrAppend(&text, "  ", PrintableText(series.role(), 64), "  ", PrintableText(series.series(), 256));
     if (series.delta() > 0) {
-      absl::StrAppend(&text, "  margin ", DoubleText(series.delta()), " (", PrintableText(series.delta_source(), 256),
-                      ")");
+      absl::StrAppend(&text, "  margin ", DoubleText(series.delta()), " (", PrintableText(series.delta_source(), 256));
+      if (series.has_delta_calibration()) {
+        absl::StrAppend(&text, " of ", series.delta_calibration().rounds(), " rounds, ",
+                        PrintableText(series.delta_calibration().origin(), 64));
+      }
+      text += ")";
     }
     absl::StrAppend(&text, "  ", series.quads(), " quads of ", series.discarded_repetitions(), " + ",
                     series.timed_repetitions(), " repetitions, ", series.traffic().chunks(), " chunks\n");
+  }
+  for (const std::string& unused : job.plan().unused_calibrations()) {
+    absl::StrAppend(&text, PrintableText(unused, 1024), "\n");
   }
   return PrintText(text);
 }

@@ -11,14 +11,15 @@
 #include "client/cli/flags.h"
 #include "client/cli/follow.h"
 #include "client/cli/job_output.h"
+#include "client/cli/margin_calibration.h"
 #include "client/cli/report_dir.h"
-#include "client/spec/spec.h"
 
 namespace keval::cli {
 namespace {
 
 struct RunFlags {
   std::string spec;
+  std::vector<std::string> calibrations;
   std::string report_dir;
   std::string request_id;
   verdict::Require require = verdict::Require::kImproved;
@@ -64,7 +65,7 @@ absl::Status UseReport(const Session& session, const Client& client, const RunFl
 }
 
 int Run(const Session& session, const RunFlags& flags) {
-  const auto spec = spec::ReadSpec(flags.spec);
+  const auto spec = ReadSpecWithCalibrations(flags.spec, flags.calibrations);
   if (!spec.ok()) return Complain(spec.status(), session.json);
   if (!flags.report_dir.empty()) {
     if (const auto status = PrepareReportDir(flags.report_dir); !status.ok()) return Complain(status, session.json);
@@ -104,6 +105,7 @@ void AddRun(CLI::App* app, Action* action) {
   CLI::App* const command = app->add_subcommand("run", "submit a spec, follow the job, and gate on its verdict");
   const auto flags = std::make_shared<RunFlags>();
   command->add_option("SPEC", flags->spec, "YAML or JSON file")->required();
+  AddCalibrations(command, &flags->calibrations);
   command->add_option("--report_dir", flags->report_dir,
                       "folder for report.json, report.html, report.md, junit.xml and samples");
   command->add_option("--request_id", flags->request_id, "the same id with the same spec is the same job");

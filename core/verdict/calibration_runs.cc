@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "core/verdict/margin.h"
 #include "core/verdict/statistics.h"
 
 namespace keval::verdict {
@@ -50,6 +51,20 @@ std::map<double, Runs> SplitIntoRuns(absl::Span<const CalibrationRound> rounds) 
     runs.back().push_back({rounds[i].primary, rounds[i].control, {}});
   }
   return by_effect;
+}
+
+std::vector<double> AaMeans(absl::Span<const CalibrationRound> rounds) {
+  std::vector<double> means;
+  const auto by_effect = SplitIntoRuns(rounds);
+  const auto aa = by_effect.find(0);
+  if (aa == by_effect.end()) return means;
+  for (const auto& run : aa->second) {
+    std::vector<double> values;
+    for (const JobRound& round : run) values.push_back(round.primary);
+    const auto of_run = CalibrationMeans(values);
+    means.insert(means.end(), of_run.begin(), of_run.end());
+  }
+  return means;
 }
 
 int CountRounds(const Runs& runs) {

@@ -1,4 +1,4 @@
-// Which rounds of a calibration follow each other in time. Internal to core/verdict's characteristics.
+// Which rounds of a calibration follow each other in time.
 #ifndef KEVAL_CORE_VERDICT_CALIBRATION_RUNS_H_
 #define KEVAL_CORE_VERDICT_CALIBRATION_RUNS_H_
 
@@ -20,6 +20,9 @@ using Runs = std::vector<std::vector<JobRound>>;
 // goes back, and where more than five times the file's usual time between two rounds has passed; times that can't be
 // read end none.
 std::map<double, Runs> SplitIntoRuns(absl::Span<const CalibrationRound> rounds);
+
+// L-hat of each disjoint six A/A rounds that follow each other: what margins come from (margin.h).
+std::vector<double> AaMeans(absl::Span<const CalibrationRound> rounds);
 
 int CountRounds(const Runs& runs);
 

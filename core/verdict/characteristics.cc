@@ -205,13 +205,7 @@ absl::StatusOr<Characteristics> Characterize(absl::Span<const CalibrationRound> 
                                              const CharacteristicOptions& options) {
   if (absl::Status status = CheckOptions(rounds, options); !status.ok()) return status;
   const std::map<double, Runs> by_effect = SplitIntoRuns(rounds);
-  std::vector<double> means;  // Of six rounds that follow each other, as a server remembers them.
-  if (const auto aa = by_effect.find(0); aa != by_effect.end()) {
-    for (const auto& run : Values(aa->second, &JobRound::primary)) {
-      const auto of_run = CalibrationMeans(run);
-      means.insert(means.end(), of_run.begin(), of_run.end());
-    }
-  }
+  const std::vector<double> means = AaMeans(rounds);
   Characteristics out{.resampled_jobs = options.resampled_jobs, .seed = options.seed};
   out.delta = options.margin.value_or(CalibratedMargin(means));
   out.delta_source = options.margin.has_value() ? "given" : means.empty() ? "default" : "calibration";

@@ -1,4 +1,6 @@
 // keval calibrate and keval history with a real server and real worker processes, on the smallest of shapes.
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -13,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/sha256.h"
 #include "tests/integration/cli_process.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
@@ -109,6 +112,98 @@ TEST_F(CliCalibrateTest, CollectsResumesAndSummarizes) {
   }
   EXPECT_FALSE(summary.at("notes").empty());
   EXPECT_EQ(summary.at("delta_source"), "calibration");
+}
+
+// The calibration's shape, and four rounds of it beside a guard that nobody calibrated.
+constexpr char kJobSpec[] =
+    "target: {device: cpu}\n"
+    "primaries: [{num_tokens: 32, hidden_size: 16, vocab_size: 200}]\n"
+    "guards: [{num_tokens: 16, hidden_size: 16, vocab_size: 200}]\n"
+    "procedure: {looks: [4], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}\n";
+
+TEST_F(CliCalibrateTest, MarginsOfAFileReachAJobOnAnotherServerAndAreNamed) {
+  ASSERT_EQ(Run({"calibrate", spec_, "--out", file_, "--aa", "6", "--rounds", "0", "--rounds_per_job", "6"}).code, 0);
+  testing::TempDir other_folder;  // A server that has measured nothing itself.
+  auto other = ServerProcess::Start(
+      {.program = KEVAL_BIN_DIR "/kevald", .folder = other_folder.path(), .arguments = {"--listen", "127.0.0.1:0"}});
+  ASSERT_TRUE(other.ok()) << other.status();
+  const std::string job = folder_.path() + "/job.yaml";
+  std::ofstream(job) << kJobSpec;
+  const std::string reports = folder_.path() + "/reports";
+  const CliResult run =
+      RunCli(folder_.path(), {"run", job, "--calibration", file_, "--report_dir", reports, "--require", "any"},
+             {{"KEVAL_SERVER", other->control()}});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Json report = Json::parse(ReadText(reports + "/report.json"));
+  const Json& primary = report.at("plan").at("series").at(0);
+  EXPECT_EQ(primary.at("delta_source"), "calibration");
+  EXPECT_EQ(primary.at("delta_calibration").at("origin"), "spec");
+  EXPECT_EQ(primary.at("delta_calibration").at("sha256"), Sha256Hex(ReadText(file_)));
+  EXPECT_EQ(primary.at("delta_calibration").at("rounds"), 6);
+  EXPECT_EQ(primary.at("delta_calibration").at("device"), File().at("device"));
+  double sum = 0;
+  for (const double value : Primary(0)) sum += value;
+  EXPECT_NEAR(primary.at("delta").get<double>(), std::clamp(2 * std::abs(sum / 6), 0.005, 0.02), 1e-12);
+  EXPECT_EQ(report.at("plan").at("series").at(1).at("delta_source"), "default");  // The guard.
+  EXPECT_EQ(report.at("series").at(0).at("delta_calibration").at("rounds"), 6);
+  EXPECT_EQ(report.at("config").at("delta").at("32x16x200/float32/nobias"), primary.at("delta"));
+  EXPECT_THAT(report.at("notes").dump(), HasSubstr("6 A/A rounds"));
+
+  // The first server remembers its own jobs; without the file that is what it goes by.
+  const CliResult own = Run({"submit", job, "--validate_only", "--json"});
+  ASSERT_EQ(own.code, 0) << own.err;
+  const Json planned = Json::parse(own.out).at("plan").at("series").at(0);
+  EXPECT_EQ(planned.at("delta_source"), "calibration");
+  EXPECT_EQ(planned.at("delta_calibration").at("origin"), "server");
+}
+
+TEST_F(CliCalibrateTest, ACalibrationThatDoesNotFitIsNotUsedAndThatIsSaid) {
+  const auto write = [&](const std::string& device, const std::string& series) {
+    Json rounds = Json::array();
+    for (int i = 0; i < 6; ++i) {
+      rounds.push_back(
+          {{"kind", "aa"}, {"effect", 0}, {"started", ""}, {"series", {{"primary", 0.009}, {"control", 0}}}});
+    }
+    const Json file = {{"device", device}, {"spec", {{"series", series}}}, {"rounds", rounds}};
+    std::ofstream(file_) << file.dump();
+  };
+  const std::string job = folder_.path() + "/job.yaml";
+  std::ofstream(job) << kJobSpec;
+  const std::vector<std::string> submit = {"submit", job, "--validate_only", "--calibration", file_, "--json"};
+  const Json info = Json::parse(Run({"info", "--json"}).out);
+  const std::string model = info.at("devices").at(0).at("model");
+  struct Case {
+    std::string device;
+    std::string series;
+    std::string source;
+    std::string said;
+  };
+  const Case cases[] = {{model, "32x16x200/float32/nobias", "calibration", ""},
+                        {"another CPU", "32x16x200/float32/nobias", "default", "collected on another CPU"},
+                        {model, "33x16x200/float32/nobias", "default", "no primary or guard"}};
+  for (const Case& one : cases) {
+    write(one.device, one.series);
+    const CliResult result = Run(submit);
+    ASSERT_EQ(result.code, 0) << result.err;
+    const Json plan = Json::parse(result.out).at("plan");
+    EXPECT_EQ(plan.at("series").at(0).at("delta_source"), one.source) << one.device;
+    const Json unused = plan.value("unused_calibrations", Json::array());
+    EXPECT_EQ(unused.size(), one.said.empty() ? 0U : 1U);
+    EXPECT_THAT(unused.dump(), HasSubstr(one.said));
+  }
+  // And in the report of a job that ran.
+  const std::string reports = folder_.path() + "/reports";
+  const CliResult run = Run({"run", job, "--calibration", file_, "--report_dir", reports, "--require", "any"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Json report = Json::parse(ReadText(reports + "/report.json"));
+  EXPECT_EQ(report.at("plan").at("series").at(0).at("delta_source"), "default");
+  EXPECT_THAT(report.at("notes").dump(), HasSubstr("gives no margin: no primary or guard"));
+  EXPECT_THAT(ReadText(reports + "/report.md"), HasSubstr("gives no margin"));
+
+  std::ofstream(file_) << R"({"device": "x", "spec": {"series": "y"}, "rounds": []})";
+  EXPECT_EQ(Run(submit).code, 2);  // Nothing to take a margin from.
+  std::ofstream(file_) << R"({"device": "x", "rounds": []})";
+  EXPECT_EQ(Run(submit).code, 2);
 }
 
 TEST_F(CliCalibrateTest, RefusesAFileOfAnotherShapeAndLeavesIt) {

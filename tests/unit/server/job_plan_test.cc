@@ -91,12 +91,18 @@ TEST(JobPlanTest, MarginsComeFromNameThenRoleThenCalibrationThenDefault) {
   EXPECT_EQ(plan.series(1).delta(), 0.01);
   EXPECT_EQ(plan.series(1).delta_source(), "default");
   spec.mutable_margins()->erase(kPrimary);
-  const double calibration[] = {0.001, -0.004, 0.002};
-  plan = MakePlan(spec, {}, calibration);
+  NoiseRecord noise;
+  noise.by_series[kGuard].means = {0.001, -0.004, 0.002};
+  noise.by_series[kGuard].source.set_origin("server");
+  noise.unused = {"one that isn't used"};
+  plan = MakePlan(spec, {}, noise);
   EXPECT_EQ(plan.series(0).delta(), 0.03);
   EXPECT_EQ(plan.series(0).delta_source(), "spec:primary");
   EXPECT_EQ(plan.series(1).delta(), 0.008);
   EXPECT_EQ(plan.series(1).delta_source(), "calibration");
+  EXPECT_EQ(plan.series(1).delta_calibration().origin(), "server");
+  EXPECT_FALSE(plan.series(0).has_delta_calibration());
+  EXPECT_THAT(plan.unused_calibrations(), ::testing::ElementsAre("one that isn't used"));
   EXPECT_EQ(plan.series(2).delta(), 0);  // A control has none.
 }
 

@@ -262,6 +262,12 @@ TEST_F(JobRunnerTest, AnAAJobCalibratesTheDevicesMargin) {
   const auto job = RunToEnd();
   EXPECT_EQ(job.plan().series(0).delta_source(), "calibration");
   EXPECT_EQ(job.plan().series(0).delta(), 0.005);  // Hardly any noise: the least margin.
+  EXPECT_EQ(job.plan().series(0).delta_calibration().origin(), "server");
+  EXPECT_EQ(job.plan().series(0).delta_calibration().rounds(), 6);
+  // Of another shape nothing is known.
+  auto other = TestSpec();
+  other.mutable_primaries(0)->set_num_tokens(other.primaries(0).num_tokens() + 1);
+  EXPECT_EQ(RunToEnd(other).plan().series(0).delta_source(), "default");
 }
 
 TEST_F(JobRunnerTest, EachSixRoundsOfAnAAJobCalibrate) {
@@ -275,7 +281,11 @@ TEST_F(JobRunnerTest, EachSixRoundsOfAnAAJobCalibrate) {
   EXPECT_EQ(job.verdict(), "EQUIVALENT");
   EXPECT_EQ(job.spec().candidate().variant(), "portable_matmul_add");
   EXPECT_EQ(work_->Calls("contract"), 0);
-  EXPECT_EQ(server.store().Calibration("cpu|Test CPU|")->size(), 4U);  // Twice six rounds of two series.
+  for (const auto& series : job.plan().series()) {
+    const bool control = series.role() == "control";
+    const auto means = server.store().Calibration("cpu|Test CPU||" + series.series());
+    EXPECT_EQ(means->size(), control ? 0U : 2U) << series.series();  // Twice six rounds.
+  }
 }
 
 TEST_F(JobRunnerTest, AnInjectedEffectCalibratesNoMargin) {
@@ -284,8 +294,9 @@ TEST_F(JobRunnerTest, AnInjectedEffectCalibratesNoMargin) {
   spec.mutable_calibration()->set_effect(0.03);
   JobServer server(dir_.path(), work_);
   server.Start();
-  EXPECT_EQ(server.WaitForEnd(server.Create(spec).name()).verdict(), "IMPROVED");
-  EXPECT_TRUE(server.store().Calibration("cpu|Test CPU|")->empty());
+  const auto job = server.WaitForEnd(server.Create(spec).name());
+  EXPECT_EQ(job.verdict(), "IMPROVED");
+  EXPECT_TRUE(server.store().Calibration("cpu|Test CPU||" + job.plan().series(0).series())->empty());
 }
 
 TEST_F(JobRunnerTest, AnExceptionEndsTheJobAndNotTheServer) {
