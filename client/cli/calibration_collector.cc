@@ -8,6 +8,7 @@
 #include "base/field_error.h"
 #include "base/file.h"
 #include "base/number.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "client/cli/follow.h"
 #include "client/cli/proto_json.h"
@@ -31,6 +32,17 @@ absl::Status OtherThanFile(absl::string_view field, const Json& old, const Json&
                    {std::string(field), here, before});
 }
 
+// What CollectJob writes.
+bool IsJobNote(const Json& job) {
+  const auto has = [&job](const char* key, bool (Json::*is)() const noexcept) {
+    const auto found = job.find(key);
+    return found != job.end() && ((*found).*is)();
+  };
+  return job.is_object() && has("request_id", &Json::is_string) && has("name", &Json::is_string) &&
+         has("effect", &Json::is_number) && has("rounds", &Json::is_number_unsigned) &&
+         has("taken", &Json::is_number_unsigned);
+}
+
 std::string EffectText(double effect) {
   return effect == 0 ? "A/A" : absl::StrCat("effect ", effect > 0 ? "+" : "", DoubleText(effect));
 }
@@ -44,6 +56,10 @@ CalibrationCollector::CalibrationCollector(const Session& session, const Client&
 absl::Status CalibrationCollector::Run() {
   if (absl::Status status = Describe(); !status.ok()) return status;
   if (absl::Status status = Open(); !status.ok()) return status;
+  if (!file_.job.is_null()) {
+    Note("going on with the job that the file names");
+    if (absl::Status status = TakeJob(/*resumed=*/true); !status.ok()) return status;
+  }
   double effect = 0;
   int rounds = 0;
   while (NextEffect(&effect, &rounds)) {
@@ -98,6 +114,9 @@ absl::Status CalibrationCollector::CheckResumable(const verdict::CalibrationFile
   if (old.device != file_.device) {
     return OtherThanFile("device", old.device, file_.device, "take another file");
   }
+  if (!old.job.is_null() && !IsJobNote(old.job)) {
+    return InvalidField("job", "something else", "what keval calibrate writes there");
+  }
   if (old.spec != file_.spec) return OtherThanFile("spec", old.spec, file_.spec, "take another file");
   if (old.collected.empty() || plan_.across_fingerprints) return absl::OkStatus();
   const Json uuid = old.collected.back().is_object() ? old.collected.back().value("uuid", Json()) : Json();
@@ -124,7 +143,7 @@ absl::Status CalibrationCollector::Open() {
     entry["from_round"] = file_.rounds.size();
     file_.collected.push_back(std::move(entry));
   }
-  return WriteFileAtomically(plan_.file, verdict::FormatCalibration(file_));  // Not after an hour that it can't be.
+  return Save();  // Not after an hour that it can't be.
 }
 
 bool CalibrationCollector::NextEffect(double* effect, int* rounds) const {
@@ -143,12 +162,34 @@ bool CalibrationCollector::NextEffect(double* effect, int* rounds) const {
 
 absl::Status CalibrationCollector::CollectJob(double effect, int rounds) {
   Note(absl::StrCat(EffectText(effect), ": ", rounds, " rounds, after ", file_.rounds.size(), " in the file"));
+  // On disk before there is such a job: whoever is killed from here on finds it again by its request id.
+  file_.job = {{"request_id", RandomHex128()}, {"name", ""}, {"effect", effect}, {"rounds", rounds}, {"taken", 0}};
+  if (absl::Status status = Save(); !status.ok()) return status;
+  return TakeJob(/*resumed=*/false);
+}
+
+absl::Status CalibrationCollector::TakeJob(bool resumed) {
+  const double effect = file_.job.at("effect");
+  const int rounds = file_.job.at("rounds");
   spec_.mutable_calibration()->set_effect(effect);
   spec_.mutable_procedure()->set_looks(0, rounds);
   v1::CreateJobRequest request;
   *request.mutable_spec() = spec_;
+  request.set_request_id(file_.job.at("request_id").get<std::string>());
   const auto created = client_.CreateJob(std::move(request), session_.Options());
+  if (resumed && absl::IsInvalidArgument(created.status())) {
+    // The spec has changed since, in what doesn't part rounds: the job has no use any more.
+    const std::string name = file_.job.at("name");
+    const auto cancelled = client_.CancelJob(name);
+    if (!cancelled.ok() && !absl::IsNotFound(cancelled.status())) return cancelled.status();
+    return ForgetJob();
+  }
   if (!created.ok()) return created.status();
+  if (file_.job.at("name") != created->name()) {
+    file_.job["name"] = created->name();
+    file_.job["taken"] = 0;  // Another server made it anew.
+    if (absl::Status status = Save(); !status.ok()) return status;
+  }
   absl::Status kept;
   const auto job = FollowJob(session_, client_, created->name(), [&](const v1::JobEvent& event) {
     if (!kept.ok()) return;
@@ -158,10 +199,15 @@ absl::Status CalibrationCollector::CollectJob(double effect, int rounds) {
   if (!kept.ok() || absl::IsCancelled(job.status())) {
     // Nobody would look at the job any more. Without the session's cancel source, which has fired.
     if (const auto cancelled = client_.CancelJob(created->name()); !cancelled.ok()) return cancelled.status();
-    return kept.ok() ? job.status() : kept;
+    if (!kept.ok()) return kept;
+    if (absl::Status status = ForgetJob(); !status.ok()) return status;
+    return job.status();
   }
   if (!job.ok()) return job.status();
-  if (job->state() == v1::BenchmarkJob::CANCELLED) return absl::CancelledError("somebody cancelled the job");
+  if (absl::Status status = ForgetJob(); !status.ok()) return status;
+  if (job->state() == v1::BenchmarkJob::CANCELLED) {
+    return resumed ? absl::OkStatus() : absl::CancelledError("somebody cancelled the job");
+  }
   if (job->rounds_done() < rounds) {
     return absl::UnavailableError(absl::StrCat(PrintableText(job->name()), " ended ", PrintableText(job->verdict()),
                                                " ", PrintableText(job->reason()), " after ", job->rounds_done(),
@@ -170,9 +216,16 @@ absl::Status CalibrationCollector::CollectJob(double effect, int rounds) {
   return absl::OkStatus();
 }
 
+absl::Status CalibrationCollector::ForgetJob() {
+  file_.job = nullptr;
+  return Save();
+}
+
 absl::Status CalibrationCollector::Keep(const v1::JobEvent& event, double effect) {
   if (event.event_case() != v1::JobEvent::kRoundDone) return absl::OkStatus();
   const v1::RoundDone& round = event.round_done();
+  if (round.round() <= file_.job.at("taken").get<int>()) return absl::OkStatus();  // Before whoever took it was killed.
+  file_.job["taken"] = round.round();
   const auto primary = round.differences().find(series_);
   const auto control = round.differences().find(absl::StrCat("ctl:", series_));
   if (primary == round.differences().end() || control == round.differences().end()) {
@@ -184,6 +237,10 @@ absl::Status CalibrationCollector::Keep(const v1::JobEvent& event, double effect
                           .started = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", started, absl::UTCTimeZone()),
                           .primary = primary->second,
                           .control = control->second});
+  return Save();
+}
+
+absl::Status CalibrationCollector::Save() const {
   return WriteFileAtomically(plan_.file, verdict::FormatCalibration(file_));
 }
 

@@ -29,8 +29,9 @@ class CalibrationCollector {
   CalibrationCollector(const Session& session, const Client& client, CalibrationPlan plan, v1::BenchmarkSpec spec);
 
   // Each round is in the file, on disk, before the next one is waited for. A file that exists is gone on with:
-  // FAILED_PRECONDITION where it holds rounds of another device or spec. CANCELLED where the session was cancelled (the
-  // job is cancelled with it). Also the errors of the server, and of the file.
+  // FAILED_PRECONDITION where it holds rounds of another device or spec. A job that the file names, because whoever
+  // collected was killed, is gone on with: what it did meanwhile is taken. CANCELLED where the session was cancelled
+  // (the job is cancelled with it). Also the errors of the server, and of the file.
   absl::Status Run();
 
   const verdict::CalibrationFile& file() const { return file_; }
@@ -42,7 +43,12 @@ class CalibrationCollector {
   // The effect to go on with; false where there is nothing left.
   bool NextEffect(double* effect, int* rounds) const;
   absl::Status CollectJob(double effect, int rounds);
+  // Makes the job that file_.job describes, or finds it where it was made before (`resumed`), and takes its rounds.
+  absl::Status TakeJob(bool resumed);
+  // The job that ran by that name has ended, or must.
+  absl::Status ForgetJob();
   absl::Status Keep(const v1::JobEvent& event, double effect);
+  absl::Status Save() const;
 
   const Session& session_;
   const Client& client_;

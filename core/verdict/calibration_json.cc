@@ -153,6 +153,7 @@ absl::StatusOr<CalibrationFile> ParseCalibration(absl::string_view text) {
   if (!(*rounds)->is_array()) return InvalidField("rounds", "something else", "a list");
   CalibrationFile file{.device = **device};
   if (document->contains("spec")) file.spec = document->at("spec");
+  if (document->contains("job")) file.job = document->at("job");
   file.collected = document->contains("collected") ? document->at("collected") : Json::array();
   if (!file.collected.is_array()) return InvalidField("collected", "something else", "a list");
   const auto starts = SessionStarts(file.collected);
@@ -168,7 +169,9 @@ absl::StatusOr<CalibrationFile> ParseCalibration(absl::string_view text) {
 
 std::string FormatCalibration(const CalibrationFile& file) {
   std::string text = absl::StrCat("{\"device\": ", Dump(file.device), ",\n \"spec\": ", Dump(file.spec),
-                                  ",\n \"collected\": ", Dump(file.collected), ",\n \"rounds\": [");
+                                  ",\n \"collected\": ", Dump(file.collected));
+  if (!file.job.is_null()) absl::StrAppend(&text, ",\n \"job\": ", Dump(file.job));
+  text += ",\n \"rounds\": [";
   const char* separator = "\n";
   for (const CalibrationRound& round : file.rounds) {
     const OrderedJson entry = {{"kind", round.effect == 0 ? kAa : kInjected},

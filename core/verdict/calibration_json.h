@@ -17,6 +17,7 @@ struct CalibrationFile {
   nlohmann::json device;     // Its model; of a file from elsewhere whatever that says.
   nlohmann::json spec;       // What was measured: variant, shape, procedure. Null where not told.
   nlohmann::json collected;  // A list: from which round on with which device and server.
+  nlohmann::json job;        // The job whose rounds are being taken up, as the collector notes it; null between jobs.
   std::vector<CalibrationRound> rounds;
 };
 

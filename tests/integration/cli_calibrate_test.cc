@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -231,6 +232,30 @@ TEST_F(CliCalibrateTest, AnInterruptKeepsEveryRoundAndEndsTheJob) {
   const CliResult list = Run({"list", "--json"});
   ASSERT_EQ(list.code, 0) << list.err;
   EXPECT_EQ(Json::parse(list.out).at("jobs").at(0).at("state"), "CANCELLED");
+}
+
+// A kill can't cancel the job: the next call takes what it did meanwhile, each round once, and makes no second job.
+TEST_F(CliCalibrateTest, AfterAKillTheNextCallGoesOnWithTheJob) {
+  const std::vector<std::string> command = {"calibrate",        spec_, "--out", file_, "--aa", "10", "--rounds", "0",
+                                            "--rounds_per_job", "10"};
+  CliProcess process(folder_.path(), command, {{"KEVAL_SERVER", server_->control()}});
+  const absl::Time deadline = absl::Now() + absl::Seconds(120);
+  while (!absl::StrContains(process.Err(), "round 2 in") && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  process.Signal(SIGKILL);
+  process.Wait(absl::Seconds(60));
+  EXPECT_GE(File().at("rounds").size(), 1U);  // Whole, whenever the kill came.
+  EXPECT_TRUE(File().at("job").is_object());
+
+  const CliResult again = Run(command);
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("going on with the job"));
+  EXPECT_FALSE(File().contains("job"));
+  const std::vector<double> values = Primary(0);
+  EXPECT_EQ(values.size(), 10U);
+  EXPECT_EQ(std::set<double>(values.begin(), values.end()).size(), 10U) << "a round was taken twice";
+  EXPECT_EQ(Json::parse(Run({"list", "--json"}).out).at("jobs").size(), 1U);
 }
 
 TEST_F(CliCalibrateTest, RefusesWhatItCantMeasure) {
