@@ -259,13 +259,12 @@ TEST_F(JobRunnerTest, AnAAJobCalibratesTheDevicesMargin) {
   auto spec = TestSpec();
   spec.mutable_candidate()->set_variant("portable_matmul_add");
   EXPECT_EQ(RunToEnd(spec).plan().series(0).delta_source(), "default");
-  const auto job = RunToEnd();
-  EXPECT_EQ(job.plan().series(0).delta_source(), "calibration");
-  EXPECT_EQ(job.plan().series(0).delta(), 0.005);  // Hardly any noise: the least margin.
-  EXPECT_EQ(job.plan().series(0).delta_calibration().origin(), "server");
-  EXPECT_EQ(job.plan().series(0).delta_calibration().rounds(), 6);
-  // Of another shape nothing is known.
-  auto other = TestSpec();
+  const auto primary = RunToEnd().plan().series(0);
+  EXPECT_EQ(primary.delta_source(), "calibration");
+  EXPECT_EQ(primary.delta(), 0.005);  // Hardly any noise: the least margin.
+  EXPECT_EQ(primary.delta_calibration().origin(), "server");
+  EXPECT_EQ(primary.delta_calibration().rounds(), 6);
+  auto other = TestSpec();  // Of another shape nothing is known.
   other.mutable_primaries(0)->set_num_tokens(other.primaries(0).num_tokens() + 1);
   EXPECT_EQ(RunToEnd(other).plan().series(0).delta_source(), "default");
 }
@@ -282,9 +281,8 @@ TEST_F(JobRunnerTest, EachSixRoundsOfAnAAJobCalibrate) {
   EXPECT_EQ(job.spec().candidate().variant(), "portable_matmul_add");
   EXPECT_EQ(work_->Calls("contract"), 0);
   for (const auto& series : job.plan().series()) {
-    const bool control = series.role() == "control";
     const auto means = server.store().Calibration("cpu|Test CPU||" + series.series());
-    EXPECT_EQ(means->size(), control ? 0U : 2U) << series.series();  // Twice six rounds.
+    EXPECT_EQ(means->size(), series.role() == "control" ? 0U : 2U) << series.series();  // Twice six rounds.
   }
 }
 
