@@ -298,18 +298,17 @@ absl::Status ConnectionImpl::WatchJob(const WatchParams& params, const std::func
   absl::Time last_answer = absl::Now();
   Backoff backoff(options_.initial_backoff, absl::Seconds(1));
   while (true) {
-    const absl::Status status =
-        stub_->Watch({deadline, options.cancel.get()}, request, [&](const v1::JobEvent& received) {
-          last_answer = absl::Now();
-          if (received.has_progress()) {
-            event(received);
-            return;
-          }
-          // A replay may begin earlier than asked for; each event is told once.
-          if (received.sequence() <= request.after_sequence()) return;
-          request.set_after_sequence(received.sequence());
-          event(received);
-        });
+    absl::Status status = stub_->Watch({deadline, options.cancel.get()}, request, [&](const v1::JobEvent& received) {
+      last_answer = absl::Now();
+      if (received.has_progress()) {
+        event(received);
+        return;
+      }
+      // A replay may begin earlier than asked for; each event is told once.
+      if (received.sequence() <= request.after_sequence()) return;
+      request.set_after_sequence(received.sequence());
+      event(received);
+    });
     if (!absl::IsUnavailable(status)) return status;
     const absl::Duration delay = backoff.Next();
     if (absl::Now() + delay >= std::min(last_answer + params.reconnect_for, deadline)) return status;

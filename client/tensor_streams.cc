@@ -201,8 +201,8 @@ absl::Status RunGet(grpc::Channel* channel, AttemptContext& context, const v1::G
       mine = absl::DataLossError("the server's answer has no header");
     }
     if (mine.ok() && response.data.size > 0) mine = sink->Take(response.data);
-    if (response.fields.trailer().sha256().size() > 0) sha256 = response.fields.trailer().sha256();
-    if (response.fields.trailer().xxh3().size() > 0) xxh3 = response.fields.trailer().xxh3();
+    if (!response.fields.trailer().sha256().empty()) sha256 = response.fields.trailer().sha256();
+    if (!response.fields.trailer().xxh3().empty()) xxh3 = response.fields.trailer().xxh3();
   }
   if (!mine.ok()) context.get()->TryCancel();
   const grpc::Status status = stream->Finish();

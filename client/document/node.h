@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -23,20 +22,27 @@ enum class Kind : std::uint8_t {
 };
 
 struct Node {
+  struct Entry;
+
   Kind kind = Kind::kNull;
   int line = 0;  // From 1.
   std::string text;
-  std::vector<Node> items;                            // kList
-  std::vector<std::pair<std::string, Node>> entries;  // kMap, in the order of the file.
+  std::vector<Node> items;     // kList
+  std::vector<Entry> entries;  // kMap, in the order of the file.
 
   // The entry of that key, or null.
   const Node* Find(absl::string_view key) const;
 };
 
-// Not in the class, where Node, and so its entries' type, isn't complete yet.
+struct Node::Entry {
+  std::string key;
+  Node value;
+};
+
+// Not in the class, where an entry isn't complete yet.
 inline const Node* Node::Find(absl::string_view key) const {
-  for (const auto& [name, node] : entries) {
-    if (name == key) return &node;
+  for (const Entry& entry : entries) {
+    if (entry.key == key) return &entry.value;
   }
   return nullptr;
 }

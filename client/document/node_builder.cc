@@ -87,7 +87,7 @@ bool NodeBuilder::Add(Node node) {
     parent.node.items.push_back(std::move(node));
     return true;
   }
-  parent.node.entries.emplace_back(std::move(parent.key), std::move(node));
+  parent.node.entries.push_back({std::move(parent.key), std::move(node)});
   parent.has_key = false;
   return true;
 }

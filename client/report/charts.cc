@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@
 namespace keval::report {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLeft = 14;
 constexpr double kRight = kSvgWidth - 14;
 
@@ -153,8 +155,8 @@ double DrawRounds(const Json& series, double top, Svg* svg) {
     svg->Text(kPanelLeft, top + 10, "no round has a value", Svg::Anchor::kStart, 10);
     return kNothing;
   }
-  double low = INFINITY;
-  double high = -INFINITY;
+  double low = kInfinity;
+  double high = -kInfinity;
   for (const auto& [round, percent] : values) {
     low = std::min(low, percent);
     high = std::max(high, percent);
@@ -197,12 +199,12 @@ bool DrawReading(const Json& blocks, absl::string_view key, absl::string_view ti
   constexpr double kHeight = 62;
   constexpr std::size_t kColumns = 170;
   struct Column {
-    double sum = 0, least = INFINITY, greatest = -INFINITY;
+    double sum = 0, least = kInfinity, greatest = -kInfinity;
     int count = 0;
   };
   std::vector<Column> columns(std::min(kColumns, blocks.size()));
-  double low = INFINITY;
-  double high = -INFINITY;
+  double low = kInfinity;
+  double high = -kInfinity;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto value = ReadingOf(blocks[i], key);
     if (!value) continue;
