@@ -71,9 +71,10 @@ std::string SeriesText(const PastSeries& series) {
   std::string text = absl::StrCat("    ", PrintableText(series.series, 128), "  ", PrintableText(series.role, 16));
   if (series.L) {
     absl::StrAppend(&text, "  ", verdict::GainPercentText(*series.L));
-    if (series.lo && series.hi)
+    if (series.lo && series.hi) {
       absl::StrAppend(&text, " [", verdict::GainPercentText(*series.lo), ", ", verdict::GainPercentText(*series.hi),
                       "]");
+    }
     absl::StrAppend(&text, "  ", series.rounds, " rounds");
   }
   return absl::StrCat(text, "  ", PrintableText(series.status, 32), "\n");
