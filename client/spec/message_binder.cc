@@ -1,5 +1,6 @@
 #include "client/spec/message_binder.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -46,6 +47,7 @@ std::string Shown(const Node& node) {
 
 std::vector<std::string> FieldNames(const Descriptor* descriptor) {
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(descriptor->field_count()));
   for (int i = 0; i < descriptor->field_count(); ++i) names.push_back(descriptor->field(i)->name());
   return names;
 }
