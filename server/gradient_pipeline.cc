@@ -12,8 +12,6 @@
 namespace keval::server {
 namespace {
 
-using linear_logp::HostTensor;
-
 // One being filled, one being computed on, one between.
 constexpr std::size_t kBuffers = 3;
 // Results that wait to be sent; one more is being sent, one being computed.
@@ -38,7 +36,7 @@ std::int64_t GradientPipeline::MemoryBytes(const GradientCall& request, const li
                                            bool interleave) {
   const std::int64_t chunk = ChunkBytes(request, plan);
   std::int64_t bytes = 0;
-  std::int64_t chunks = static_cast<std::int64_t>(NumBuffers(plan));
+  auto chunks = static_cast<std::int64_t>(NumBuffers(plan));
   // A chunk's results are at most twice its hidden (gradients in float32 of 16-bit operands), and logp.
   if (interleave) chunks += 2 * std::min<std::int64_t>(kWaitingResults + 2, plan.chunks);
   if (__builtin_mul_overflow(chunk, chunks, &bytes)) return INT64_MAX;

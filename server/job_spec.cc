@@ -172,7 +172,7 @@ absl::Status CheckMargins(const v1::BenchmarkSpec& spec) {
   const std::map<std::string, double> margins(spec.margins().begin(), spec.margins().end());
   for (const auto& [name, margin] : margins) {
     const std::string field = absl::StrCat("margins[\"", PrintableText(name, 128), "\"]");
-    if (known.count(name) == 0) {
+    if (!known.contains(name)) {
       return InvalidField(field, name, "\"primary\", \"guard\" or the series name of a primary or guard");
     }
     if (!(margin > 0 && margin <= kMaxMargin)) {

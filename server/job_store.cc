@@ -134,8 +134,9 @@ absl::StatusOr<std::optional<v1::BenchmarkJob>> JobStore::FindRequest(absl::stri
   MutexLock lock(&mutex_);
   return Read<Found>([&](Found* found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     absl::StatusOr<Found> stored = FindRequestLocked(principal, request_id, request_digest);
-    if (stored.ok()) *found = *std::move(stored);
-    return stored.status();
+    if (!stored.ok()) return stored.status();
+    *found = *std::move(stored);
+    return absl::OkStatus();
   });
 }
 
@@ -189,8 +190,9 @@ absl::StatusOr<StoredJob> JobStore::Get(absl::string_view name) {
     query.bind(1, std::string(name));
     if (!query.executeStep()) return NoSuchJob();
     absl::StatusOr<StoredJob> stored = StoredJobFrom(query);
-    if (stored.ok()) *job = *std::move(stored);
-    return stored.status();
+    if (!stored.ok()) return stored.status();
+    *job = *std::move(stored);
+    return absl::OkStatus();
   });
 }
 
@@ -229,8 +231,9 @@ absl::StatusOr<std::optional<StoredJob>> JobStore::NextJob(absl::string_view dev
         query.bind(3, static_cast<int>(v1::BenchmarkJob::QUEUED));
         if (!query.executeStep()) return absl::OkStatus();
         auto job = StoredJobFrom(query);
-        if (job.ok()) *next = *std::move(job);
-        return job.status();
+        if (!job.ok()) return job.status();
+        *next = *std::move(job);
+        return absl::OkStatus();
       });
 }
 
@@ -264,7 +267,7 @@ absl::StatusOr<int> JobStore::CountInState(v1::BenchmarkJob::State state) {
 
 absl::Status JobStore::Apply(const JobChange& change) {
   MutexLock lock(&mutex_);
-  const absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+  absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     int state = 0;
     const auto position = PositionOf(database_.get(), change.job.name(), &state);
     if (!position.has_value()) return NoSuchJob();
@@ -348,7 +351,7 @@ absl::StatusOr<std::vector<std::string>> JobStore::ExpiredJobs(std::int64_t ende
 
 absl::Status JobStore::DeleteEnded(absl::Span<const std::string> names) {
   MutexLock lock(&mutex_);
-  const absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::Status status = Write(database_.get(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const std::string& name : names) {
       int state = 0;
       const auto position = PositionOf(database_.get(), name, &state);

@@ -22,6 +22,7 @@ MemoryFile::MemoryFile() : descriptor_(memfd_create("keval-fuzz", MFD_CLOEXEC)) 
 
 MemoryFile::~MemoryFile() { close(descriptor_); }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): what changes is the file.
 void MemoryFile::Set(absl::string_view bytes) {
   Require(ftruncate(descriptor_, 0) == 0, "a file in memory can be emptied");
   std::size_t written = 0;
