@@ -267,14 +267,23 @@ TEST_F(MeasureGpuTest, BlocksOfBothProductionPathsVerify) {
   }
 }
 
-TEST_F(MeasureGpuTest, ARoundWithWorkersOnTheDevice) {
+server::WorkerRoundCollector::Options WithTheBundlesWorker() {
   server::WorkerRoundCollector::Options options;
   options.worker_program = KEVAL_BIN_DIR "/keval-worker";
-  server::WorkerRoundCollector collector(options);
+  return options;
+}
+
+server::JobArms ProductionPaths() {
   server::JobArms arms;
   arms.base_variant = "portable_matmul_add";
   arms.candidate_variant = "portable_addmm";
   arms.device = "cuda:0";
+  return arms;
+}
+
+TEST_F(MeasureGpuTest, ARoundWithWorkersOnTheDevice) {
+  server::WorkerRoundCollector collector(WithTheBundlesWorker());
+  const server::JobArms arms = ProductionPaths();
   server::SeriesRun run;
   run.series = "1024x2048x32768/bfloat16/bias";
   run.shape.num_tokens = 1024;
@@ -312,13 +321,8 @@ TEST_F(MeasureGpuTest, NvmlsDeviceIsCudasAlsoUnderCudaVisibleDevices) {
       unsetenv(kVariable);
     }
   };
-  server::WorkerRoundCollector::Options options;
-  options.worker_program = KEVAL_BIN_DIR "/keval-worker";
-  server::WorkerRoundCollector collector(options);
-  server::JobArms arms;
-  arms.base_variant = "portable_matmul_add";
-  arms.candidate_variant = "portable_addmm";
-  arms.device = "cuda:0";
+  server::WorkerRoundCollector collector(WithTheBundlesWorker());
+  const server::JobArms arms = ProductionPaths();
   for (const linear_logp::DeviceDescription& device : linear_logp::ListDevices().devices) {
     if (!device.device.cuda) {
       continue;
