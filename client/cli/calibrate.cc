@@ -53,7 +53,8 @@ absl::StatusOr<CalibrationPlan> MakePlan(const CalibrateFlags& flags) {
   }
   if (auto status = CheckCount("aa", flags.aa, 0, kMaxRounds); !status.ok()) return status;
   if (auto status = CheckCount("rounds", flags.rounds, 0, kMaxRounds); !status.ok()) return status;
-  if (auto status = CheckCount("rounds_per_job", flags.rounds_per_job, 4, kMaxRoundsPerJob); !status.ok()) {
+  if (auto status = CheckCount("rounds_per_job", flags.rounds_per_job, kFewestJobRounds, kMaxRoundsPerJob);
+      !status.ok()) {
     return status;
   }
   CalibrationPlan plan{.file = flags.out,

@@ -19,7 +19,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
-constexpr int kFewestRounds = 4;  // That a job can have.
 
 // `value` without what its key order says, so that two can be compared.
 Json Unordered(const nlohmann::ordered_json& value) { return Json(value); }
@@ -155,7 +154,7 @@ bool CalibrationCollector::NextEffect(double* effect, int* rounds) const {
     if (done >= least) continue;
     least = done;
     *effect = one;
-    *rounds = std::clamp(wanted - have[one], kFewestRounds, plan_.rounds_per_job);
+    *rounds = std::clamp(wanted - have[one], kFewestJobRounds, plan_.rounds_per_job);
   }
   return least < 1;
 }

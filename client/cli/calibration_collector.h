@@ -14,6 +14,8 @@
 
 namespace keval::cli {
 
+inline constexpr int kFewestJobRounds = 4;  // That a job can have.
+
 struct CalibrationPlan {
   std::string file;
   std::map<double, int> wanted;  // Rounds by effect in ln units; 0: A/A.
