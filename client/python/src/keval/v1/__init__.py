@@ -1,0 +1,1 @@
+"""The messages of proto/keval/v1, whose comments say what each field means."""

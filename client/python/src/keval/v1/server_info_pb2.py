@@ -1,0 +1,5 @@
+"""Messages of proto/keval/v1/server_info.proto. Written by tools/generate."""
+
+from keval.v1 import _descriptors
+
+_descriptors.define("keval/v1/server_info.proto", globals())
