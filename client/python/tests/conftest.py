@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import keval
 import pytest
+
+import keval
 
 START_SECONDS = 60
 STOP_SECONDS = 60

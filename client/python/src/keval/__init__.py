@@ -6,6 +6,7 @@
 keval.aio.Client is the same for asyncio. Messages (server information, jobs, events) are those of proto/keval/v1.
 """
 
+from keval import aio
 from keval._arrays import RemoteTensor
 from keval._client import Client
 from keval._errors import (
@@ -55,4 +56,5 @@ __all__ = [
     "Unimplemented",
     "Unknown",
     "__version__",
+    "aio",
 ]

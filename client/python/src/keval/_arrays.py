@@ -148,6 +148,8 @@ class Received:
         if framework == "torch":
             import torch
 
+            if not self.buffer:
+                return torch.empty(self._shape, dtype=getattr(torch, self._dtype))
             return torch.from_numpy(self._memory).view(getattr(torch, self._dtype)).reshape(self._shape)
         return self._memory.view(_numpy_dtype(self._dtype)).reshape(self._shape)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from typing import Any, NamedTuple
 
 import grpc
 
-from keval._address import Address
+from keval._address import Address, parse_address
 from keval._credentials import Credentials
+from keval._errors import InvalidArgument
 from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
 
 _VERSION = "0.1.0"
+_log = logging.getLogger("keval")
 _MAX_RECEIVE_BYTES = 16 << 20  # Answers to unary gradients have at most twice max_unary_bytes.
 BULK_PROBE_SECONDS = 1.0
 
@@ -100,11 +104,26 @@ def make_channel(module: Any, address: Address, credentials: Credentials, bulk: 
     return module.secure_channel(address.target, security, options)
 
 
-def bulk_address(info: server_info_pb2.ServerInfo, control: Address) -> str:
-    """Of the server's bulk listener, as text; empty where it has none that can be reached from here."""
+def bulk_address(info: server_info_pb2.ServerInfo, control: Address, credentials: Credentials) -> Address | None:
+    """Of the server's bulk listener; None where it has none that can be used from here."""
     if info.advertise_bulk:
-        return info.advertise_bulk
-    if info.bulk_port > 0 and not control.unix_path:
-        host = f"[{control.host}]" if ":" in control.host else control.host
-        return f"{host}:{info.bulk_port}"
-    return ""
+        try:
+            address = parse_address(info.advertise_bulk)
+        except InvalidArgument:
+            _log.warning("the server's bulk address can't be read: tensors go over the control connection")
+            return None
+    elif info.bulk_port > 0 and not control.unix_path:
+        address = dataclasses.replace(control, port=info.bulk_port)
+    else:
+        return None
+    if not credentials.may_go_to(address):
+        _log.warning(
+            "the server's bulk address %s can't be used without TLS: tensors go over the control connection",
+            address.target,
+        )
+        return None
+    return address
+
+
+def warn_of_silence(address: Address) -> None:
+    _log.warning("the server's bulk address %s doesn't answer: tensors go over the control connection", address.target)

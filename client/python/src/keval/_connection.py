@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -13,9 +12,8 @@ from typing import Any, TypeVar
 import grpc
 
 from keval import _channel
-from keval._address import parse_address
 from keval._channel import Method
-from keval._errors import Error, ForkedClientError, InvalidArgument, from_call, printable
+from keval._errors import Error, ForkedClientError, from_call
 from keval._retry import Attempts, deadline_after, seconds_until
 from keval._settings import Settings
 from keval.v1 import server_info_pb2
@@ -23,7 +21,6 @@ from keval.v1 import server_info_pb2
 T = TypeVar("T")
 
 _ready: Any = grpc.channel_ready_future  # Its stub has no types.
-_log = logging.getLogger("keval")
 
 
 def forked(pid: int) -> ForkedClientError:
@@ -84,23 +81,15 @@ class Connection:
         return self._bulk
 
     def _probe_bulk(self, info: server_info_pb2.ServerInfo) -> Any:
-        text = _channel.bulk_address(info, self._address)
-        if not text:
-            return None
-        try:
-            address = parse_address(text)
-        except InvalidArgument:
-            _log.warning("the server's bulk address %s can't be read: tensors go over control", printable(text))
-            return None
-        if not self._credentials.may_go_to(address):
-            _log.warning("the server's bulk address %s can't be used without TLS: tensors go over control", text)
+        address = _channel.bulk_address(info, self._address, self._credentials)
+        if address is None:
             return None
         channel = _channel.make_channel(grpc, address, self._credentials, bulk=True)
         try:
             _ready(channel).result(timeout=_channel.BULK_PROBE_SECONDS)
         except grpc.FutureTimeoutError:
             channel.close()
-            _log.warning("the server's bulk address %s doesn't answer: tensors go over control", text)
+            _channel.warn_of_silence(address)
             return None
         return channel
 

@@ -1,0 +1,305 @@
+"""The client for asyncio: keval.Client's calls, to be awaited, with the same arguments, results and errors. What each
+does is said there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from keval import _channel, _gradient, _jobs, _tensors
+from keval._aio_connection import AioConnection
+from keval._arrays import Framework, RemoteTensor, dtype_value
+from keval._errors import NotFound, Unavailable, Unimplemented
+from keval._gradient import Autocast, GradDtype, GradientResult, Want
+from keval._retry import Attempts, RetryPolicy, deadline_after, seconds_until
+from keval._settings import Settings
+from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
+
+__all__ = ["Client"]
+
+
+class Client:
+    """As keval.Client, for one event loop: that of its first call. Cancelling a task that awaits a call ends the call.
+    Digests are computed on the loop, 1 MiB at a time.
+    """
+
+    def __init__(
+        self,
+        address: str = "127.0.0.1:7400",
+        *,
+        tls_ca: str = "",
+        tls_cert: str = "",
+        tls_key: str = "",
+        tls_server_name: str = "",
+        token_file: str = "",
+        timeout: float = 30.0,
+        max_attempts: int = 4,
+    ) -> None:
+        settings = Settings.of(address, tls_ca, tls_cert, tls_key, tls_server_name, token_file, timeout, max_attempts)
+        self._start(settings)
+
+    def _start(self, settings: Settings) -> None:
+        self._connection = AioConnection(settings)
+        self.tensors = AioTensors(self._connection)
+        self.jobs = AioJobs(self._connection)
+
+    def __getstate__(self) -> Settings:
+        return self._connection.settings
+
+    def __setstate__(self, settings: Settings) -> None:
+        self._start(settings)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def info(self, *, timeout: float | None = None) -> server_info_pb2.ServerInfo:
+        info: server_info_pb2.ServerInfo = await self._connection.unary(
+            _channel.GET_SERVER_INFO, server_info_pb2.GetServerInfoRequest(), timeout
+        )
+        return info
+
+    async def plan(
+        self,
+        num_tokens: int,
+        hidden_size: int,
+        vocab_size: int,
+        *,
+        dtype: str = "float32",
+        bias: bool = False,
+        variant: str | None = None,
+        device: str | None = None,
+        autocast: Autocast | None = None,
+        grad_dtype: GradDtype | None = None,
+        chunk_elems: int = 0,
+        timeout: float | None = None,
+    ) -> linear_logp_pb2.PlanResponse:
+        request = linear_logp_pb2.PlanRequest(
+            options=_gradient.options_of(variant, device, autocast, grad_dtype, chunk_elems, False),
+            num_tokens=num_tokens,
+            hidden_size=hidden_size,
+            vocab_size=vocab_size,
+            dtype=dtype_value(dtype),
+            bias=bias,
+        )
+        plan: linear_logp_pb2.PlanResponse = await self._connection.unary(_channel.PLAN, request, timeout)
+        return plan
+
+    async def gradient(
+        self,
+        *,
+        hidden: Any,
+        weight: Any,
+        targets: Any,
+        grad_logp: Any = None,
+        bias: Any = None,
+        variant: str | None = None,
+        want: Sequence[Want] | None = None,
+        device: str | None = None,
+        autocast: Autocast | None = None,
+        grad_dtype: GradDtype | None = None,
+        chunk_elems: int = 0,
+        force_variant: bool = False,
+        framework: Framework | None = None,
+        timeout: float | None = None,
+    ) -> GradientResult:
+        _tensors.check_framework(framework)
+        operands = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets, "grad_logp": grad_logp}
+        options = _gradient.options_of(variant, device, autocast, grad_dtype, chunk_elems, force_variant)
+        prepared = _gradient.PreparedGradient(operands, want, options, framework)
+        connection, deadline = self._connection, deadline_after(timeout)
+        info = await connection.info(deadline)
+        if prepared.fits(info.limits.max_unary_bytes):
+            method = _channel.FORWARD if prepared.forward_only else _channel.GRADIENT
+            return prepared.result(await connection.long_unary(method, prepared.unary(), deadline))
+
+        async def attempt() -> GradientResult:
+            reader = _gradient.GradientReader(prepared.framework)
+            async with connection.stream(_channel.STREAM_GRADIENT, prepared.messages(), deadline, bulk=True) as answer:
+                async for message in answer:
+                    reader.take(message)
+            return reader.finish()
+
+        return await connection.retry(True, deadline, attempt)
+
+
+class AioTensors:
+    """As keval.Client.tensors."""
+
+    def __init__(self, connection: AioConnection) -> None:
+        self._connection = connection
+
+    async def put(
+        self, array: Any, *, lease: float | None = None, if_new: bool = False, timeout: float | None = None
+    ) -> RemoteTensor:
+        prepared = _tensors.PreparedPut(array, lease)
+        connection, deadline = self._connection, deadline_after(timeout)
+        if if_new:
+            try:
+                info = await connection.unary(
+                    _channel.REUSE, prepared.reuse_request(), seconds_until(deadline), repeatable=False
+                )
+                return RemoteTensor.from_proto(info)
+            except (NotFound, Unimplemented):  # An older server doesn't know the call.
+                pass
+        return RemoteTensor.from_proto(
+            await connection.retry(
+                False, deadline, lambda: connection.send(_channel.PUT, prepared.messages(), deadline)
+            )
+        )
+
+    async def get(
+        self, tensor: RemoteTensor | str, *, framework: Framework = "numpy", timeout: float | None = None
+    ) -> Any:
+        _tensors.check_framework(framework)
+        request = _tensors.get_request(tensor)
+        connection, deadline = self._connection, deadline_after(timeout)
+
+        async def attempt() -> Any:
+            reader = _tensors.TensorReader(framework)
+            async with connection.stream(_channel.GET, request, deadline, bulk=True) as answer:
+                async for message in answer:
+                    reader.take(message)
+            return reader.finish()
+
+        return await connection.retry(True, deadline, attempt)
+
+    async def stat(self, tensor: RemoteTensor | str, *, timeout: float | None = None) -> RemoteTensor:
+        request = tensor_pb2.StatTensorRequest(handle=_tensors.handle_of(tensor))
+        return RemoteTensor.from_proto(await self._connection.unary(_channel.STAT, request, timeout))
+
+    async def list(self, *, timeout: float | None = None) -> list[RemoteTensor]:
+        tensors: list[RemoteTensor] = []
+        request = tensor_pb2.ListTensorsRequest(page_size=_tensors.PAGE_SIZE)
+        while True:
+            page = await self._connection.unary(_channel.LIST_TENSORS, request, timeout)
+            tensors += map(RemoteTensor.from_proto, page.tensors)
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return tensors
+
+    async def touch(
+        self, tensor: RemoteTensor | str, *, lease: float | None = None, timeout: float | None = None
+    ) -> RemoteTensor:
+        request = tensor_pb2.TouchTensorRequest(handle=_tensors.handle_of(tensor), lease_ms=_tensors.lease_ms(lease))
+        return RemoteTensor.from_proto(await self._connection.unary(_channel.TOUCH, request, timeout))
+
+    async def delete(self, tensor: RemoteTensor | str, *, timeout: float | None = None) -> None:
+        request = tensor_pb2.DeleteTensorRequest(handle=_tensors.handle_of(tensor))
+        # A second attempt would find nothing and report NOT_FOUND for what worked.
+        await self._connection.unary(_channel.DELETE, request, timeout, repeatable=False)
+
+
+class AioJobs:
+    """As keval.Client.jobs."""
+
+    def __init__(self, connection: AioConnection) -> None:
+        self._connection = connection
+
+    async def create(
+        self,
+        spec: benchmark_pb2.BenchmarkSpec | Mapping[str, Any],
+        *,
+        request_id: str | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> benchmark_pb2.BenchmarkJob:
+        request = _jobs.create_request(spec, request_id, validate_only)
+        job: benchmark_pb2.BenchmarkJob = await self._connection.unary(_channel.CREATE_JOB, request, timeout)
+        return job
+
+    async def get(
+        self, job: benchmark_pb2.BenchmarkJob | str, *, timeout: float | None = None
+    ) -> benchmark_pb2.BenchmarkJob:
+        request = benchmark_pb2.GetJobRequest(name=_jobs.name_of(job))
+        found: benchmark_pb2.BenchmarkJob = await self._connection.unary(_channel.GET_JOB, request, timeout)
+        return found
+
+    async def list(
+        self, *, limit: int | None = None, spec_digest: str = "", timeout: float | None = None
+    ) -> list[benchmark_pb2.BenchmarkJob]:
+        jobs: list[benchmark_pb2.BenchmarkJob] = []
+        request = benchmark_pb2.ListJobsRequest(spec_digest=spec_digest)
+        while limit is None or len(jobs) < limit:
+            left = _tensors.PAGE_SIZE if limit is None else limit - len(jobs)
+            request.page_size = min(left, _tensors.PAGE_SIZE)
+            page = await self._connection.unary(_channel.LIST_JOBS, request, timeout)
+            jobs += page.jobs
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                break
+        return jobs
+
+    def watch(
+        self,
+        job: benchmark_pb2.BenchmarkJob | str,
+        *,
+        after_sequence: int = 0,
+        progress: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncIterator[benchmark_pb2.JobEvent]:
+        request = benchmark_pb2.WatchJobRequest(
+            name=_jobs.name_of(job), after_sequence=after_sequence, progress=progress
+        )
+        return self._follow(request, deadline_after(timeout))
+
+    async def _follow(
+        self, request: benchmark_pb2.WatchJobRequest, deadline: float | None
+    ) -> AsyncIterator[benchmark_pb2.JobEvent]:
+        attempts = Attempts(RetryPolicy(max_backoff=1.0), True, deadline)
+        last_answer = time.monotonic()
+        while True:
+            try:
+                async with self._connection.stream(_channel.WATCH_JOB, request, deadline, bulk=False) as answer:
+                    async for event in answer:
+                        last_answer = time.monotonic()
+                        if not event.HasField("progress"):
+                            # A replay may begin earlier than asked for; each event is told once.
+                            if event.sequence <= request.after_sequence:
+                                continue
+                            request.after_sequence = event.sequence
+                        yield event
+                return
+            except Unavailable:
+                delay = attempts.backoff()
+                until = last_answer + _jobs.RECONNECT_SECONDS
+                if time.monotonic() + delay >= min(until, until if deadline is None else deadline):
+                    raise
+            await asyncio.sleep(delay)
+
+    async def cancel(
+        self, job: benchmark_pb2.BenchmarkJob | str, *, timeout: float | None = None
+    ) -> benchmark_pb2.BenchmarkJob:
+        request = benchmark_pb2.CancelJobRequest(name=_jobs.name_of(job))
+        cancelled: benchmark_pb2.BenchmarkJob = await self._connection.unary(_channel.CANCEL_JOB, request, timeout)
+        return cancelled
+
+    async def report(
+        self,
+        job: benchmark_pb2.BenchmarkJob | str,
+        file_names: Sequence[str] = (),
+        *,
+        timeout: float | None = None,
+    ) -> dict[str, bytes]:
+        request = benchmark_pb2.GetReportRequest(name=_jobs.name_of(job), file_names=file_names)
+        deadline = deadline_after(timeout)
+
+        async def attempt() -> dict[str, bytes]:
+            reader = _jobs.ReportReader()
+            async with self._connection.stream(_channel.GET_REPORT, request, deadline, bulk=False) as answer:
+                async for piece in answer:
+                    reader.take(piece)
+            return reader.finish()
+
+        return await self._connection.retry(True, deadline, attempt)
