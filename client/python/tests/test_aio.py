@@ -1,0 +1,152 @@
+"""keval.aio.Client: what is its own, and each call once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+import numpy as np
+import pytest
+from conftest import Kevald
+from fake_server import FakeServer, refuse
+from reference import Problem, check
+from test_jobs import small_spec
+
+import keval
+from keval.v1 import benchmark_pb2, server_info_pb2
+
+T = TypeVar("T")
+
+
+def with_client(address: str, body: Callable[[keval.aio.Client], Awaitable[T]], **options: Any) -> T:
+    async def run() -> T:
+        async with keval.aio.Client(address, **options) as client:
+            return await body(client)
+
+    return asyncio.run(asyncio.wait_for(run(), 200))
+
+
+@pytest.mark.parametrize("sizes", [(24, 12, 40), (30_000, 24, 40)])
+def test_gradients_side_by_side(server: Kevald, sizes: tuple[int, int, int]) -> None:
+    problem = Problem.draw(*sizes)
+
+    async def body(client: keval.aio.Client) -> None:
+        results = await asyncio.gather(*(client.gradient(**problem.arguments()) for _ in range(3)))
+        for result in results:
+            check(result, problem)
+        with pytest.raises(keval.InvalidArgument) as refused:
+            await client.gradient(**{**problem.arguments(), "targets": problem.targets + 40})
+        assert refused.value.field == "targets"
+        plan = await client.plan(4096, 2048, 32768, bias=True)
+        assert plan.chunks == 8
+
+    with_client(server.control, body)
+
+
+def test_tensors(server: Kevald) -> None:
+    array = np.random.default_rng(9).standard_normal(300_000)
+
+    async def body(client: keval.aio.Client) -> None:
+        stored = await client.tensors.put(array, lease=60)
+        again = await client.tensors.put(array, if_new=True)
+        np.testing.assert_array_equal(await client.tensors.get(again), array)
+        assert await client.tensors.stat(stored) == stored
+        assert {stored.handle, again.handle} <= {tensor.handle for tensor in await client.tensors.list()}
+        touched = await client.tensors.touch(stored, lease=120)
+        assert touched.expire_time_unix_ms > stored.expire_time_unix_ms
+        for tensor in (stored, again):
+            await client.tensors.delete(tensor)
+        with pytest.raises(keval.NotFound):
+            await client.tensors.get(stored)
+
+    with_client(server.control, body)
+
+
+def test_jobs(server: Kevald) -> None:
+    async def body(client: keval.aio.Client) -> None:
+        job = await client.jobs.create(small_spec())
+        events = [event async for event in client.jobs.watch(job)]
+        assert events[-1].job.state == benchmark_pb2.BenchmarkJob.DONE
+        assert "report.json" in await client.jobs.report(job)
+        assert (await client.jobs.get(job)).verdict == events[-1].job.verdict
+        assert (await client.jobs.list(limit=1))[0].name == job.name
+        assert (await client.jobs.cancel(job)).state == benchmark_pb2.BenchmarkJob.DONE
+
+    with_client(server.control, body)
+
+
+def test_cancelling_the_task_ends_the_call(server: Kevald) -> None:
+    async def body(client: keval.aio.Client) -> None:
+        job = await client.jobs.create(small_spec(200))
+
+        async def watch() -> None:
+            async for _ in client.jobs.watch(job, progress=True):
+                begun.set()
+
+        begun = asyncio.Event()
+        task = asyncio.create_task(watch())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await client.jobs.cancel(job)
+
+    with_client(server.control, body)
+
+
+def test_user_over_a_unix_socket(start: Callable[..., Kevald], tmp_path: Any) -> None:
+    start("--unix_principals", listen=f"unix:{tmp_path}/s")
+
+    async def body(client: keval.aio.Client) -> None:
+        assert len((await client.info()).devices) > 0
+
+    with_client(f"unix:{tmp_path}/s", body)
+
+
+def test_retries() -> None:
+    refusals = [grpc.StatusCode.UNAVAILABLE] * 2
+
+    def handle(context: Any, request: Any) -> Any:
+        if refusals:
+            refuse(context, refusals.pop())
+        return server_info_pb2.ServerInfo(bulk_port=7)
+
+    async def body(client: keval.aio.Client) -> None:
+        assert (await client.info()).bulk_port == 7
+
+    fake = FakeServer(GetServerInfo=handle)
+    with fake.serving() as address:
+        with_client(address, body)
+    assert len(fake.calls["GetServerInfo"]) == 3
+
+
+def test_closed_and_out_of_reach(server: Kevald) -> None:
+    async def closed() -> None:
+        client = keval.aio.Client(server.control)
+        await client.info()
+        await client.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.info()
+
+    asyncio.run(closed())
+
+    async def body(client: keval.aio.Client) -> None:
+        with pytest.raises(keval.Unavailable):
+            await client.info()
+
+    with_client("127.0.0.1:1", body, max_attempts=1)
+
+
+def test_a_forked_child_is_refused(server: Kevald, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(client: keval.aio.Client) -> None:
+        await client.info()
+        pid = os.getpid()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: pid + 1)  # What a child sees.
+            with pytest.raises(keval.ForkedClientError):
+                await client.info()
+
+    with_client(server.control, body)
