@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -95,6 +96,28 @@ def test_cancelling_the_task_ends_the_call(server: Kevald) -> None:
         await client.jobs.cancel(job)
 
     with_client(server.control, body)
+
+
+def test_cancelling_the_task_ends_a_transfer() -> None:
+    ended = threading.Event()
+
+    def handle(context: Any, requests: Any) -> Any:
+        context.add_callback(ended.set)
+        ended.wait(60)
+        yield b""
+
+    async def body(client: keval.aio.Client) -> None:
+        task = asyncio.create_task(client.tensors.get("tensors/1"))
+        while "Get" not in fake.calls:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(ended.wait, 60)
+
+    fake = FakeServer(Get=handle)
+    with fake.serving() as address:
+        with_client(address, body)
 
 
 def test_user_over_a_unix_socket(start: Callable[..., Kevald], tmp_path: Any) -> None:

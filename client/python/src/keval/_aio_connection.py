@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent import futures
 from typing import Any, TypeVar
 
 import grpc
@@ -13,7 +14,7 @@ import grpc.aio
 
 from keval import _channel
 from keval._channel import Method
-from keval._connection import forked, rpc_errors
+from keval._connection import Cancellation, Connection, forked, rpc_errors
 from keval._errors import Error
 from keval._retry import Attempts, deadline_after, seconds_until
 from keval._settings import Settings
@@ -21,9 +22,15 @@ from keval.v1 import server_info_pb2
 
 T = TypeVar("T")
 
+_MAX_TRANSFERS = 64  # At a time; more wait for one to end.
+
 
 class AioConnection:
-    """Owner: an aio.Client. Of one event loop, that of its first call."""
+    """Owner: an aio.Client. Of one event loop, that of its first call.
+
+    What carries tensors runs on threads, over a blocking connection. That is also because grpc.aio loses the status of
+    a call that the server ends while requests are still being written: "Internal error from Core", not the refusal.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -31,16 +38,18 @@ class AioConnection:
         self._pid: int | None = None  # Of the process that has connected.
         self._closed = False
         self._control: Any = None
-        self._bulk: Any = None
+        self._blocking = Connection(settings)
+        self._threads = futures.ThreadPoolExecutor(_MAX_TRANSFERS, thread_name_prefix="keval")
         self._info: server_info_pb2.ServerInfo | None = None
 
     async def close(self) -> None:
         if self._pid not in (None, os.getpid()):
             return  # The parent's.
         self._closed = True
-        channels = {id(channel): channel for channel in (self._control, self._bulk) if channel is not None}
-        for channel in channels.values():
-            await channel.close()
+        self._blocking.close()
+        self._threads.shutdown(wait=False)
+        if self._control is not None:
+            await self._control.close()
 
     # What carries calls.
 
@@ -54,30 +63,6 @@ class AioConnection:
             self._pid = pid
             self._control = _channel.make_channel(grpc.aio, self._address, self._credentials)
         return self._control
-
-    async def bulk(self, deadline: float | None) -> Any:
-        """For tensors: the server's bulk listener, or control where that doesn't answer within a second."""
-        control = self.control()
-        if self._bulk is None:
-            # Two first calls may both probe; the first result stays.
-            channel = await self._probe_bulk(await self.info(deadline)) or control
-            if self._bulk is not None and channel is not control:
-                await channel.close()
-            self._bulk = self._bulk or channel
-        return self._bulk
-
-    async def _probe_bulk(self, info: server_info_pb2.ServerInfo) -> Any:
-        address = _channel.bulk_address(info, self._address, self._credentials)
-        if address is None:
-            return None
-        channel = _channel.make_channel(grpc.aio, address, self._credentials, bulk=True)
-        try:
-            await asyncio.wait_for(channel.channel_ready(), _channel.BULK_PROBE_SECONDS)
-        except asyncio.TimeoutError:
-            await channel.close()
-            _channel.warn_of_silence(address)
-            return None
-        return channel
 
     async def info(self, deadline: float | None) -> server_info_pb2.ServerInfo:
         """As it was at the first call: for what doesn't change while the server runs."""
@@ -123,23 +108,25 @@ class AioConnection:
 
         return await self.retry(repeatable, deadline, attempt)
 
-    async def send(self, method: Method, messages: Iterator[bytes], deadline: float | None) -> Any:
-        """One attempt of a stream of requests with one answer."""
-        call = method.on(await self.bulk(deadline))
-        metadata = await self._metadata()
-        with rpc_errors():
-            return await call(messages, timeout=seconds_until(deadline), metadata=metadata)
-
     @contextlib.asynccontextmanager
-    async def stream(
-        self, method: Method, requests: Any, deadline: float | None, bulk: bool
-    ) -> AsyncIterator[AsyncIterator[Any]]:
+    async def stream(self, method: Method, request: Any, deadline: float | None) -> AsyncIterator[AsyncIterator[Any]]:
         """One attempt whose answer is a stream; it is cancelled where the block is left before its end."""
-        channel = await self.bulk(deadline) if bulk else self.control()
+        channel = self.control()
         metadata = await self._metadata()
         with rpc_errors():
-            call = method.on(channel)(requests, timeout=seconds_until(deadline), metadata=metadata)
+            call = method.on(channel)(request, timeout=seconds_until(deadline), metadata=metadata)
             try:
                 yield call
             finally:
                 call.cancel()
+
+    async def transfer(self, function: Callable[..., T], *arguments: Any) -> T:
+        """`function` of _transfers, on a thread. After a cancel that still has its arrays for a moment."""
+        self.control()  # Refuses after a fork or close.
+        cancellation = Cancellation()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, lambda: function(self._blocking, *arguments, cancellation))
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            raise

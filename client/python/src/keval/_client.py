@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from keval import _channel, _gradient, _jobs, _tensors
+from keval import _channel, _gradient, _jobs, _tensors, _transfers
 from keval._arrays import Framework, RemoteTensor, dtype_value
-from keval._connection import Connection
+from keval._connection import Cancellation, Connection
 from keval._errors import NotFound, Unavailable, Unimplemented
 from keval._gradient import Autocast, GradDtype, GradientResult, Want
 from keval._retry import Attempts, RetryPolicy, deadline_after, seconds_until
@@ -136,15 +136,7 @@ class Client:
         if prepared.fits(connection.info(deadline).limits.max_unary_bytes):
             method = _channel.FORWARD if prepared.forward_only else _channel.GRADIENT
             return prepared.result(connection.long_unary(method, prepared.unary(), deadline))
-
-        def attempt() -> GradientResult:
-            reader = _gradient.GradientReader(prepared.framework)
-            with connection.stream(_channel.STREAM_GRADIENT, prepared.messages(), deadline, bulk=True) as answer:
-                for message in answer:
-                    reader.take(message)
-            return reader.finish()
-
-        return connection.retry(True, deadline, attempt)
+        return _transfers.stream_gradient(connection, prepared, deadline, Cancellation())
 
 
 class Tensors:
@@ -169,24 +161,12 @@ class Tensors:
                 return RemoteTensor.from_proto(info)
             except (NotFound, Unimplemented):  # An older server doesn't know the call.
                 pass
-        return RemoteTensor.from_proto(
-            connection.retry(False, deadline, lambda: connection.send(_channel.PUT, prepared.messages(), deadline))
-        )
+        return _transfers.put(connection, prepared, deadline, Cancellation())
 
     def get(self, tensor: RemoteTensor | str, *, framework: Framework = "numpy", timeout: float | None = None) -> Any:
         """The tensor's contents, verified by their SHA-256."""
         _tensors.check_framework(framework)
-        request = _tensors.get_request(tensor)
-        connection, deadline = self._connection, deadline_after(timeout)
-
-        def attempt() -> Any:
-            reader = _tensors.TensorReader(framework)
-            with connection.stream(_channel.GET, request, deadline, bulk=True) as answer:
-                for message in answer:
-                    reader.take(message)
-            return reader.finish()
-
-        return connection.retry(True, deadline, attempt)
+        return _transfers.get(self._connection, tensor, framework, deadline_after(timeout), Cancellation())
 
     def stat(self, tensor: RemoteTensor | str, *, timeout: float | None = None) -> RemoteTensor:
         request = tensor_pb2.StatTensorRequest(handle=_tensors.handle_of(tensor))
@@ -281,7 +261,9 @@ class Jobs:
         last_answer = time.monotonic()
         while True:
             try:
-                with self._connection.stream(_channel.WATCH_JOB, request, deadline, bulk=False) as answer:
+                with self._connection.stream(
+                    _channel.WATCH_JOB, request, deadline, Cancellation(), bulk=False
+                ) as answer:
                     for event in answer:
                         last_answer = time.monotonic()
                         if not event.HasField("progress"):
@@ -319,7 +301,7 @@ class Jobs:
 
         def attempt() -> dict[str, bytes]:
             reader = _jobs.ReportReader()
-            with self._connection.stream(_channel.GET_REPORT, request, deadline, bulk=False) as answer:
+            with self._connection.stream(_channel.GET_REPORT, request, deadline) as answer:
                 for piece in answer:
                     reader.take(piece)
             return reader.finish()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ import grpc
 
 from keval import _channel
 from keval._channel import Method
-from keval._errors import Error, ForkedClientError, from_call
+from keval._errors import Cancelled, Error, ForkedClientError, from_call
 from keval._retry import Attempts, deadline_after, seconds_until
 from keval._settings import Settings
 from keval.v1 import server_info_pb2
@@ -28,6 +27,33 @@ def forked(pid: int) -> ForkedClientError:
         f"this client connected in process {pid}, before the fork: make a client in the child, or in the parent one "
         "that has not made a call yet; where the parent has used gRPC, start children by spawn or forkserver"
     )
+
+
+class Cancellation:
+    """Ends one call from another thread. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+        self._call: Any = None
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled.set()
+            call = self._call
+        if call is not None:
+            call.cancel()
+
+    def attach(self, call: Any) -> None:
+        """`call` is the attempt under way."""
+        with self._lock:
+            self._call = call
+        if self._cancelled.is_set():
+            call.cancel()
+
+    def sleep(self, seconds: float) -> None:
+        if self._cancelled.wait(seconds):
+            raise Cancelled("cancelled between two attempts")
 
 
 class Connection:
@@ -103,7 +129,13 @@ class Connection:
 
     # Calls.
 
-    def retry(self, repeatable: bool, deadline: float | None, attempt: Callable[[], T]) -> T:
+    def retry(
+        self,
+        repeatable: bool,
+        deadline: float | None,
+        attempt: Callable[[], T],
+        cancellation: Cancellation | None = None,
+    ) -> T:
         attempts = Attempts(self.settings.policy, repeatable, deadline)
         while True:
             try:
@@ -112,7 +144,7 @@ class Connection:
                 delay = attempts.delay_after(error)
                 if delay is None:
                     raise
-            time.sleep(delay)
+            (cancellation or Cancellation()).sleep(delay)
 
     def unary(self, method: Method, request: Any, timeout: float | None = None, repeatable: bool = True) -> Any:
         """A call over control; `timeout` None: the client's."""
@@ -129,19 +161,38 @@ class Connection:
 
         return self.retry(repeatable, deadline, attempt)
 
-    def send(self, method: Method, messages: Iterator[bytes], deadline: float | None) -> Any:
+    def send(
+        self, method: Method, messages: Iterator[bytes], deadline: float | None, cancellation: Cancellation
+    ) -> Any:
         """One attempt of a stream of requests with one answer."""
-        call = method.on(self.bulk(deadline))
+        callable_ = method.on(self.bulk(deadline))
+        metadata = self._credentials.metadata()
         with rpc_errors():
-            return call(messages, timeout=seconds_until(deadline), metadata=self._credentials.metadata())
+            call = callable_.future(messages, timeout=seconds_until(deadline), metadata=metadata)
+            cancellation.attach(call)
+            try:
+                return call.result()
+            except grpc.FutureCancelledError:
+                raise Cancelled("the call was cancelled") from None
+            finally:
+                call.cancel()
 
     @contextlib.contextmanager
-    def stream(self, method: Method, requests: Any, deadline: float | None, bulk: bool) -> Iterator[Iterator[Any]]:
+    def stream(
+        self,
+        method: Method,
+        requests: Any,
+        deadline: float | None,
+        cancellation: Cancellation | None = None,
+        bulk: bool = False,
+    ) -> Iterator[Iterator[Any]]:
         """One attempt whose answer is a stream; it is cancelled where the block is left before its end."""
         channel = self.bulk(deadline) if bulk else self.control()
         metadata = self._credentials.metadata()
         with rpc_errors():
             call = method.on(channel)(requests, timeout=seconds_until(deadline), metadata=metadata)
+            if cancellation is not None:
+                cancellation.attach(call)
             try:
                 yield call
             finally:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from keval import _channel, _gradient, _jobs, _tensors
+from keval import _channel, _gradient, _jobs, _tensors, _transfers
 from keval._aio_connection import AioConnection
 from keval._arrays import Framework, RemoteTensor, dtype_value
 from keval._errors import NotFound, Unavailable, Unimplemented
@@ -24,7 +24,7 @@ __all__ = ["Client"]
 
 class Client:
     """As keval.Client, for one event loop: that of its first call. Cancelling a task that awaits a call ends the call.
-    Digests are computed on the loop, 1 MiB at a time.
+    Tensors travel on threads of the client's own, so that their digests and copies don't hold up the loop.
     """
 
     def __init__(
@@ -123,15 +123,7 @@ class Client:
         if prepared.fits(info.limits.max_unary_bytes):
             method = _channel.FORWARD if prepared.forward_only else _channel.GRADIENT
             return prepared.result(await connection.long_unary(method, prepared.unary(), deadline))
-
-        async def attempt() -> GradientResult:
-            reader = _gradient.GradientReader(prepared.framework)
-            async with connection.stream(_channel.STREAM_GRADIENT, prepared.messages(), deadline, bulk=True) as answer:
-                async for message in answer:
-                    reader.take(message)
-            return reader.finish()
-
-        return await connection.retry(True, deadline, attempt)
+        return await connection.transfer(_transfers.stream_gradient, prepared, deadline)
 
 
 class AioTensors:
@@ -153,27 +145,13 @@ class AioTensors:
                 return RemoteTensor.from_proto(info)
             except (NotFound, Unimplemented):  # An older server doesn't know the call.
                 pass
-        return RemoteTensor.from_proto(
-            await connection.retry(
-                False, deadline, lambda: connection.send(_channel.PUT, prepared.messages(), deadline)
-            )
-        )
+        return await connection.transfer(_transfers.put, prepared, deadline)
 
     async def get(
         self, tensor: RemoteTensor | str, *, framework: Framework = "numpy", timeout: float | None = None
     ) -> Any:
         _tensors.check_framework(framework)
-        request = _tensors.get_request(tensor)
-        connection, deadline = self._connection, deadline_after(timeout)
-
-        async def attempt() -> Any:
-            reader = _tensors.TensorReader(framework)
-            async with connection.stream(_channel.GET, request, deadline, bulk=True) as answer:
-                async for message in answer:
-                    reader.take(message)
-            return reader.finish()
-
-        return await connection.retry(True, deadline, attempt)
+        return await self._connection.transfer(_transfers.get, tensor, framework, deadline_after(timeout))
 
     async def stat(self, tensor: RemoteTensor | str, *, timeout: float | None = None) -> RemoteTensor:
         request = tensor_pb2.StatTensorRequest(handle=_tensors.handle_of(tensor))
@@ -261,7 +239,7 @@ class AioJobs:
         last_answer = time.monotonic()
         while True:
             try:
-                async with self._connection.stream(_channel.WATCH_JOB, request, deadline, bulk=False) as answer:
+                async with self._connection.stream(_channel.WATCH_JOB, request, deadline) as answer:
                     async for event in answer:
                         last_answer = time.monotonic()
                         if not event.HasField("progress"):
@@ -297,7 +275,7 @@ class AioJobs:
 
         async def attempt() -> dict[str, bytes]:
             reader = _jobs.ReportReader()
-            async with self._connection.stream(_channel.GET_REPORT, request, deadline, bulk=False) as answer:
+            async with self._connection.stream(_channel.GET_REPORT, request, deadline) as answer:
                 async for piece in answer:
                     reader.take(piece)
             return reader.finish()

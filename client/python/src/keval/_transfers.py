@@ -1,0 +1,53 @@
+"""What carries tensors, over a blocking connection: the asyncio client runs it on a thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keval import _channel
+from keval._arrays import Framework, RemoteTensor
+from keval._connection import Cancellation, Connection
+from keval._gradient import GradientReader, GradientResult, PreparedGradient
+from keval._tensors import PreparedPut, TensorReader, get_request
+
+
+def stream_gradient(
+    connection: Connection, prepared: PreparedGradient, deadline: float | None, cancellation: Cancellation
+) -> GradientResult:
+    def attempt() -> GradientResult:
+        reader = GradientReader(prepared.framework)
+        requests = prepared.messages()
+        with connection.stream(_channel.STREAM_GRADIENT, requests, deadline, cancellation, bulk=True) as answer:
+            for message in answer:
+                reader.take(message)
+        return reader.finish()
+
+    return connection.retry(True, deadline, attempt, cancellation)
+
+
+def put(
+    connection: Connection, prepared: PreparedPut, deadline: float | None, cancellation: Cancellation
+) -> RemoteTensor:
+    def attempt() -> Any:
+        return connection.send(_channel.PUT, prepared.messages(), deadline, cancellation)
+
+    return RemoteTensor.from_proto(connection.retry(False, deadline, attempt, cancellation))
+
+
+def get(
+    connection: Connection,
+    tensor: RemoteTensor | str,
+    framework: Framework,
+    deadline: float | None,
+    cancellation: Cancellation,
+) -> Any:
+    request = get_request(tensor)
+
+    def attempt() -> Any:
+        reader = TensorReader(framework)
+        with connection.stream(_channel.GET, request, deadline, cancellation, bulk=True) as answer:
+            for message in answer:
+                reader.take(message)
+        return reader.finish()
+
+    return connection.retry(True, deadline, attempt, cancellation)
