@@ -55,6 +55,28 @@ def test_dlpack_over_the_wire(client: keval.Client) -> None:
     check(client.gradient(**arguments), problem)
 
 
+class Elsewhere(Exporter):
+    """Of a device that numpy can't reach."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("another device")
+
+
+class Fetched(Elsewhere):
+    """It copies itself to the host where it is asked to."""
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray[Any, Any]:
+        return self._array.astype(ml_dtypes.bfloat16)
+
+
+def test_dlpack_of_other_devices() -> None:
+    payload = payload_of("hidden", Fetched(np.arange(3.0)))
+    assert payload.spec.dtype == tensor_pb2.DATA_TYPE_BFLOAT16
+    with pytest.raises(keval.InvalidArgument) as refused:
+        payload_of("hidden", Elsewhere(np.arange(3.0)))
+    assert (refused.value.field, refused.value.value) == ("hidden", "Elsewhere")
+
+
 def test_bfloat16_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     received = Received("logp", tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_BFLOAT16, shape=[2]))
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
@@ -69,7 +91,8 @@ def test_types_of_the_server_that_are_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    "array", [[1.0], 1.0, None, np.array(["a"]), np.zeros(2, bool), np.zeros(2, np.uint8), np.zeros(2, object)]
+    "array",
+    [[1.0], 1.0, None, np.array(["a"]), np.zeros(2, bool), np.zeros(2, np.uint8), np.zeros(2, object), np.ma.zeros(2)],
 )
 def test_what_does_not_travel(array: Any) -> None:
     with pytest.raises(keval.InvalidArgument) as refused:

@@ -82,7 +82,7 @@ def test_a_watch_that_is_closed_ends_its_call(client: keval.Client) -> None:
     job = client.jobs.create(small_spec(200))
     watch = client.jobs.watch(job, progress=True)
     assert len(list(itertools.islice(watch, 2))) == 2
-    watch.close()  # type: ignore[attr-defined]
+    watch.close()
     client.jobs.cancel(job)
 
 
@@ -149,4 +149,4 @@ def test_refusals_of_the_server(client: keval.Client) -> None:
         with pytest.raises(keval.NotFound):
             call("jobs/" + "0" * 32)
     with pytest.raises(keval.InvalidArgument):
-        client.jobs.create("spec.yaml")  # type: ignore[arg-type]
+        client.jobs.create("spec.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from fake_server import FakeServer, Handler, refuse
 
 import keval
-from keval._retry import Attempts, RetryPolicy
+from keval._retry import Attempts, RetryPolicy, deadline_after
 from keval.v1 import benchmark_pb2, server_info_pb2, tensor_pb2
 
 UNAVAILABLE, EXHAUSTED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -95,6 +96,7 @@ def test_delays() -> None:
     said = attempts.delay_after(keval.ResourceExhausted("full", retry_delay=2.5))
     assert said == 2.5
     assert attempts.delay_after(keval.ResourceExhausted("never")) is None
+    assert deadline_after(math.inf) is deadline_after(None) is None
     # Not beyond the deadline.
     attempts = Attempts(RetryPolicy(), repeatable=True, deadline=time.monotonic() + 1)
     assert attempts.delay_after(keval.Unavailable("drains", retry_delay=2.0)) is None

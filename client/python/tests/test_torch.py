@@ -55,7 +55,7 @@ def test_bfloat16_there_and_back(client: keval.Client) -> None:
 
 
 def test_what_does_not_travel() -> None:
-    for tensor in (torch.zeros(2, dtype=torch.complex64), torch.eye(2).to_sparse()):
+    for tensor in (torch.zeros(2, dtype=torch.complex64), torch.eye(2).to_sparse(), torch.empty(2, device="meta")):
         with pytest.raises(keval.InvalidArgument) as refused:
             payload_of("hidden", tensor)
         assert refused.value.field == "hidden"

@@ -95,6 +95,8 @@ def _of_numpy(name: str, array: np.ndarray[Any, Any]) -> Payload:
     dtype = _BY_NAME.get(array.dtype.name)
     if dtype is None:
         raise invalid_field(name, f"an array of {array.dtype}", _DTYPES_TEXT)
+    if isinstance(array, np.ma.MaskedArray):
+        raise invalid_field(name, "a masked array", "without a mask")
     shape = array.shape
     contiguous = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     spec = pb.TensorSpec(dtype=dtype, shape=shape)
@@ -106,8 +108,8 @@ def _of_torch(name: str, tensor: Any) -> Payload:
     if dtype is None:
         raise invalid_field(name, f"a tensor of {tensor.dtype}", _DTYPES_TEXT)
     torch = sys.modules["torch"]
-    if tensor.layout != torch.strided:
-        raise invalid_field(name, f"a tensor of layout {tensor.layout}", "dense")
+    if tensor.layout != torch.strided or tensor.is_meta:
+        raise invalid_field(name, "a meta tensor" if tensor.is_meta else f"a tensor of {tensor.layout}", "dense")
     spec = pb.TensorSpec(dtype=dtype, shape=tuple(tensor.shape))
     # Bytes, since numpy has no bfloat16 of its own.
     flat = tensor.detach().cpu().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
@@ -116,17 +118,17 @@ def _of_torch(name: str, tensor: Any) -> Payload:
 
 def _of_dlpack(name: str, array: Any) -> Payload:
     try:
-        host = np.from_dlpack(array)
+        return _of_numpy(name, np.from_dlpack(array))
     except (BufferError, RuntimeError, TypeError):
-        # Another device's memory, or bfloat16, which numpy doesn't read from DLPack.
-        try:
-            import torch
-        except ImportError:
-            raise invalid_field(
-                name, type(array).__name__, "in host memory, or torch be installed to fetch it"
-            ) from None
+        pass  # Another device's memory, bfloat16, which numpy doesn't read from DLPack, or an older numpy's read-only.
+    try:
+        if hasattr(array, "__array__"):
+            return _of_numpy(name, np.asarray(array))
+        import torch
+
         return dataclasses.replace(_of_torch(name, torch.from_dlpack(array)), framework="numpy")
-    return _of_numpy(name, host)
+    except (ImportError, BufferError, RuntimeError, TypeError) as error:
+        raise invalid_field(name, type(array).__name__, "in host memory, or torch be installed to fetch it") from error
 
 
 class Received:

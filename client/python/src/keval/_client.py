@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -245,9 +245,9 @@ class Jobs:
         after_sequence: int = 0,
         progress: bool = False,
         timeout: float | None = None,
-    ) -> Iterator[benchmark_pb2.JobEvent]:
+    ) -> Generator[benchmark_pb2.JobEvent, None, None]:
         """Each event once and in order until the job ends, also across restarts of the server. `progress`: also what it
-        does at the moment. Closing the iterator ends the call.
+        does at the moment. Closing the generator ends the call.
         """
         request = benchmark_pb2.WatchJobRequest(
             name=_jobs.name_of(job), after_sequence=after_sequence, progress=progress
@@ -256,7 +256,7 @@ class Jobs:
 
     def _follow(
         self, request: benchmark_pb2.WatchJobRequest, deadline: float | None
-    ) -> Iterator[benchmark_pb2.JobEvent]:
+    ) -> Generator[benchmark_pb2.JobEvent, None, None]:
         attempts = Attempts(RetryPolicy(max_backoff=1.0), True, deadline)
         last_answer = time.monotonic()
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import time
 
@@ -18,7 +19,7 @@ class RetryPolicy:
 
 def deadline_after(timeout: float | None) -> float | None:
     """On the monotonic clock, `timeout` seconds from now; None: never."""
-    if timeout is None:
+    if timeout is None or timeout == math.inf:
         return None
     if not timeout > 0:
         raise invalid_field("timeout", timeout, "a positive number of seconds")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -226,7 +226,7 @@ class AioJobs:
         after_sequence: int = 0,
         progress: bool = False,
         timeout: float | None = None,
-    ) -> AsyncIterator[benchmark_pb2.JobEvent]:
+    ) -> AsyncGenerator[benchmark_pb2.JobEvent, None]:
         request = benchmark_pb2.WatchJobRequest(
             name=_jobs.name_of(job), after_sequence=after_sequence, progress=progress
         )
@@ -234,7 +234,7 @@ class AioJobs:
 
     async def _follow(
         self, request: benchmark_pb2.WatchJobRequest, deadline: float | None
-    ) -> AsyncIterator[benchmark_pb2.JobEvent]:
+    ) -> AsyncGenerator[benchmark_pb2.JobEvent, None]:
         attempts = Attempts(RetryPolicy(max_backoff=1.0), True, deadline)
         last_answer = time.monotonic()
         while True:
