@@ -85,7 +85,7 @@ def payload_of(name: str, array: Any) -> Payload:
     if is_torch(array):
         return _of_torch(name, array)
     if isinstance(array, (np.ndarray, np.generic)):
-        return _of_numpy(name, np.asarray(array))
+        return _of_numpy(name, np.asanyarray(array))
     if hasattr(array, "__dlpack__"):
         return _of_dlpack(name, array)
     raise invalid_field(name, type(array).__name__, _ARRAYS_TEXT)

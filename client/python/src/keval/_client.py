@@ -12,6 +12,7 @@ from keval._arrays import Framework, RemoteTensor, dtype_value
 from keval._connection import Cancellation, Connection
 from keval._errors import NotFound, Unavailable, Unimplemented
 from keval._gradient import Autocast, GradDtype, GradientResult, Want
+from keval._progress import round_bar
 from keval._retry import Attempts, RetryPolicy, deadline_after, seconds_until
 from keval._settings import Settings
 from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
@@ -146,10 +147,16 @@ class Tensors:
         self._connection = connection
 
     def put(
-        self, array: Any, *, lease: float | None = None, if_new: bool = False, timeout: float | None = None
+        self,
+        array: Any,
+        *,
+        lease: float | None = None,
+        if_new: bool = False,
+        progress: bool = False,
+        timeout: float | None = None,
     ) -> RemoteTensor:
         """Stores an array of numpy, torch or DLPack. `if_new`: asks first, by SHA-256, whether the server has the bytes
-        already, and sends them only where it hasn't.
+        already, and sends them only where it hasn't. `progress`: shows a bar, by tqdm.
         """
         prepared = _tensors.PreparedPut(array, lease)
         connection, deadline = self._connection, deadline_after(timeout)
@@ -161,12 +168,19 @@ class Tensors:
                 return RemoteTensor.from_proto(info)
             except (NotFound, Unimplemented):  # An older server doesn't know the call.
                 pass
-        return _transfers.put(connection, prepared, deadline, Cancellation())
+        return _transfers.put(connection, prepared, progress, deadline, Cancellation())
 
-    def get(self, tensor: RemoteTensor | str, *, framework: Framework = "numpy", timeout: float | None = None) -> Any:
+    def get(
+        self,
+        tensor: RemoteTensor | str,
+        *,
+        framework: Framework = "numpy",
+        progress: bool = False,
+        timeout: float | None = None,
+    ) -> Any:
         """The tensor's contents, verified by their SHA-256."""
         _tensors.check_framework(framework)
-        return _transfers.get(self._connection, tensor, framework, deadline_after(timeout), Cancellation())
+        return _transfers.get(self._connection, tensor, framework, progress, deadline_after(timeout), Cancellation())
 
     def stat(self, tensor: RemoteTensor | str, *, timeout: float | None = None) -> RemoteTensor:
         request = tensor_pb2.StatTensorRequest(handle=_tensors.handle_of(tensor))
@@ -279,6 +293,19 @@ class Jobs:
                 if time.monotonic() + delay >= min(until, until if deadline is None else deadline):
                     raise
             time.sleep(delay)
+
+    def wait(
+        self, job: benchmark_pb2.BenchmarkJob | str, *, progress: bool = False, timeout: float | None = None
+    ) -> benchmark_pb2.BenchmarkJob:
+        """The job once it has ended, one that has been cancelled too. `progress`: shows a bar of rounds."""
+        last = benchmark_pb2.BenchmarkJob()
+        with round_bar(progress, _jobs.name_of(job)) as show:
+            for event in self.watch(job, timeout=timeout):
+                if event.HasField("job"):
+                    last = event.job
+                elif event.HasField("round_done"):
+                    show(event.round_done.round, last.rounds_planned)
+        return last
 
     def cancel(
         self, job: benchmark_pb2.BenchmarkJob | str, *, timeout: float | None = None

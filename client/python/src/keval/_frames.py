@@ -10,6 +10,7 @@ from typing import Any
 
 from keval._arrays import Received
 from keval._errors import DataLoss
+from keval._progress import Update, no_update
 
 FRAME_BYTES = 1 << 20
 
@@ -78,9 +79,11 @@ def split_message(message: bytes) -> tuple[int, memoryview, bytes]:
     return offset, data, b"".join(rest)
 
 
-def payload_messages(header: Any, tensors: Iterable[memoryview], request: Any) -> Iterator[bytes]:
+def payload_messages(
+    header: Any, tensors: Iterable[memoryview], request: Any, update: Update = no_update
+) -> Iterator[bytes]:
     """What a stream is sent: `header`, the tensors' frames, the trailer with the digest of all their bytes. `request`
-    is the class of the stream's messages.
+    is the class of the stream's messages; `update` is told the bytes that are on their way.
     """
     yield request(header=header).SerializeToString()
     digest = hashlib.sha256()
@@ -91,6 +94,7 @@ def payload_messages(header: Any, tensors: Iterable[memoryview], request: Any) -
             digest.update(piece)
             yield encode_frame(offset, piece)
             offset += len(piece)
+            update(len(piece))
     yield request(trailer={"sha256": digest.digest()}).SerializeToString()
 
 

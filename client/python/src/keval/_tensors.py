@@ -9,6 +9,7 @@ from typing import Any
 from keval._arrays import Framework, Payload, Received, RemoteTensor, payload_of
 from keval._errors import DataLoss, invalid_field
 from keval._frames import FrameSink, payload_messages, split_message
+from keval._progress import Update
 from keval.v1 import tensor_pb2 as pb
 
 PAGE_SIZE = 1000
@@ -42,9 +43,13 @@ class PreparedPut:
         digest = hashlib.sha256(self._payload.data).digest()
         return pb.ReuseTensorRequest(spec=self._payload.spec, sha256=digest, lease_ms=self._lease_ms)
 
-    def messages(self) -> Iterator[bytes]:
+    @property
+    def size_bytes(self) -> int:
+        return len(self._payload.data)
+
+    def messages(self, update: Update) -> Iterator[bytes]:
         header = pb.PutHeader(spec=self._payload.spec, lease_ms=self._lease_ms, digest=pb.PAYLOAD_DIGEST_SHA256)
-        return payload_messages(header, [self._payload.data], pb.PutRequest)
+        return payload_messages(header, [self._payload.data], pb.PutRequest, update)
 
 
 def get_request(tensor: RemoteTensor | str) -> pb.GetTensorRequest:
@@ -60,7 +65,13 @@ class TensorReader:
         self._sink: FrameSink | None = None
         self._sha256 = b""
 
-    def take(self, message: bytes) -> None:
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole tensor, once a message was taken."""
+        return len(self._received.buffer) if self._received is not None else 0
+
+    def take(self, message: bytes) -> int:
+        """How many bytes of the tensor it had."""
         offset, data, rest = split_message(message)
         fields = pb.GetTensorResponse.FromString(rest) if rest else None
         if fields is not None and fields.HasField("header"):
@@ -75,6 +86,7 @@ class TensorReader:
             self._sink.take(offset, data)
         if fields is not None and fields.HasField("trailer"):
             self._sha256 = fields.trailer.sha256 or self._sha256
+        return len(data)
 
     def finish(self) -> Any:
         if self._sink is None or self._received is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from keval import _channel
 from keval._arrays import Framework, RemoteTensor
 from keval._connection import Cancellation, Connection
 from keval._gradient import GradientReader, GradientResult, PreparedGradient
+from keval._progress import byte_bar
 from keval._tensors import PreparedPut, TensorReader, get_request
 
 
@@ -26,10 +28,11 @@ def stream_gradient(
 
 
 def put(
-    connection: Connection, prepared: PreparedPut, deadline: float | None, cancellation: Cancellation
+    connection: Connection, prepared: PreparedPut, progress: bool, deadline: float | None, cancellation: Cancellation
 ) -> RemoteTensor:
     def attempt() -> Any:
-        return connection.send(_channel.PUT, prepared.messages(), deadline, cancellation)
+        with byte_bar(progress, "put", prepared.size_bytes) as update:
+            return connection.send(_channel.PUT, prepared.messages(update), deadline, cancellation)
 
     return RemoteTensor.from_proto(connection.retry(False, deadline, attempt, cancellation))
 
@@ -38,6 +41,7 @@ def get(
     connection: Connection,
     tensor: RemoteTensor | str,
     framework: Framework,
+    progress: bool,
     deadline: float | None,
     cancellation: Cancellation,
 ) -> Any:
@@ -45,9 +49,13 @@ def get(
 
     def attempt() -> Any:
         reader = TensorReader(framework)
-        with connection.stream(_channel.GET, request, deadline, cancellation, bulk=True) as answer:
+        with contextlib.ExitStack() as stack:
+            answer = stack.enter_context(connection.stream(_channel.GET, request, deadline, cancellation, bulk=True))
+            update = None
             for message in answer:
-                reader.take(message)
+                received = reader.take(message)
+                update = update or stack.enter_context(byte_bar(progress, "get", reader.size_bytes))
+                update(received)
         return reader.finish()
 
     return connection.retry(True, deadline, attempt, cancellation)

@@ -15,6 +15,7 @@ from keval._aio_connection import AioConnection
 from keval._arrays import Framework, RemoteTensor, dtype_value
 from keval._errors import NotFound, Unavailable, Unimplemented
 from keval._gradient import Autocast, GradDtype, GradientResult, Want
+from keval._progress import round_bar
 from keval._retry import Attempts, RetryPolicy, deadline_after, seconds_until
 from keval._settings import Settings
 from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
@@ -133,7 +134,13 @@ class AioTensors:
         self._connection = connection
 
     async def put(
-        self, array: Any, *, lease: float | None = None, if_new: bool = False, timeout: float | None = None
+        self,
+        array: Any,
+        *,
+        lease: float | None = None,
+        if_new: bool = False,
+        progress: bool = False,
+        timeout: float | None = None,
     ) -> RemoteTensor:
         prepared = _tensors.PreparedPut(array, lease)
         connection, deadline = self._connection, deadline_after(timeout)
@@ -145,13 +152,18 @@ class AioTensors:
                 return RemoteTensor.from_proto(info)
             except (NotFound, Unimplemented):  # An older server doesn't know the call.
                 pass
-        return await connection.transfer(_transfers.put, prepared, deadline)
+        return await connection.transfer(_transfers.put, prepared, progress, deadline)
 
     async def get(
-        self, tensor: RemoteTensor | str, *, framework: Framework = "numpy", timeout: float | None = None
+        self,
+        tensor: RemoteTensor | str,
+        *,
+        framework: Framework = "numpy",
+        progress: bool = False,
+        timeout: float | None = None,
     ) -> Any:
         _tensors.check_framework(framework)
-        return await self._connection.transfer(_transfers.get, tensor, framework, deadline_after(timeout))
+        return await self._connection.transfer(_transfers.get, tensor, framework, progress, deadline_after(timeout))
 
     async def stat(self, tensor: RemoteTensor | str, *, timeout: float | None = None) -> RemoteTensor:
         request = tensor_pb2.StatTensorRequest(handle=_tensors.handle_of(tensor))
@@ -255,6 +267,18 @@ class AioJobs:
                 if time.monotonic() + delay >= min(until, until if deadline is None else deadline):
                     raise
             await asyncio.sleep(delay)
+
+    async def wait(
+        self, job: benchmark_pb2.BenchmarkJob | str, *, progress: bool = False, timeout: float | None = None
+    ) -> benchmark_pb2.BenchmarkJob:
+        last = benchmark_pb2.BenchmarkJob()
+        with round_bar(progress, _jobs.name_of(job)) as show:
+            async for event in self.watch(job, timeout=timeout):
+                if event.HasField("job"):
+                    last = event.job
+                elif event.HasField("round_done"):
+                    show(event.round_done.round, last.rounds_planned)
+        return last
 
     async def cancel(
         self, job: benchmark_pb2.BenchmarkJob | str, *, timeout: float | None = None
