@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import Kevald
+from fake_server import FakeServer
 from test_jobs import small_spec
 
 import keval
@@ -24,9 +25,21 @@ def test_bars(client: keval.Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert "get: 100%" in capsys.readouterr().err
     client.tensors.get(stored)
     assert capsys.readouterr().err == ""
-    job = client.jobs.create(small_spec())
-    assert client.jobs.wait(job, progress=True).state == benchmark_pb2.BenchmarkJob.DONE
-    assert "4/4" in capsys.readouterr().err
+
+
+def test_bar_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm", reason="tqdm is not installed")
+    events = [
+        {"sequence": 1, "job": {"state": "RUNNING", "rounds_planned": 4}},
+        *({"sequence": 1 + i, "round_done": {"round": i}} for i in range(1, 5)),
+        {"sequence": 6, "job": {"state": "DONE", "verdict": "IMPROVED"}},
+    ]
+    fake = FakeServer(Watch=lambda context, request: (benchmark_pb2.JobEvent(**event) for event in events))
+    with fake.serving() as address, keval.Client(address) as client:
+        assert client.jobs.wait("jobs/1", progress=True).verdict == "IMPROVED"
+        assert "4/4" in capsys.readouterr().err
+        client.jobs.wait("jobs/1")
+        assert capsys.readouterr().err == ""
 
 
 def test_wait_of_asyncio(server: Kevald) -> None:

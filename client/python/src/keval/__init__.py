@@ -30,8 +30,7 @@ from keval._errors import (
     Unknown,
 )
 from keval._gradient import GradientResult
-
-__version__ = "0.1.0"
+from keval._version import __version__
 
 __all__ = [
     "Aborted",

@@ -11,9 +11,9 @@ import grpc
 from keval._address import Address, parse_address
 from keval._credentials import Credentials
 from keval._errors import InvalidArgument
+from keval._version import __version__
 from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
 
-_VERSION = "0.1.0"
 _log = logging.getLogger("keval")
 _MAX_RECEIVE_BYTES = 16 << 20  # Answers to unary gradients have at most twice max_unary_bytes.
 BULK_PROBE_SECONDS = 1.0
@@ -78,7 +78,7 @@ GET_REPORT = _benchmarks("GetReport", _READ, _b.GetReportRequest, _b.GetReportRe
 def make_channel(module: Any, address: Address, credentials: Credentials, bulk: bool = False) -> Any:
     """`module`: grpc or grpc.aio. The arguments are the C++ client's (client/channel.cc)."""
     options: list[tuple[str, Any]] = [
-        ("grpc.primary_user_agent", f"keval-python/{_VERSION}"),
+        ("grpc.primary_user_agent", f"keval-python/{__version__}"),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", _MAX_RECEIVE_BYTES),
         # A server that vanished is noticed after these two.
