@@ -27,6 +27,7 @@ class Kevald:
         self._command = [
             str(pathlib.Path(os.environ["KEVAL_BIN_DIR"]) / "kevald"),
             *("--listen", listen, "--data_dir", str(folder / "data"), "--ready_file", str(folder / "ready.json")),
+            *("--bulk_listen", "127.0.0.1:0", "--health_listen", "none", "--metrics_listen", "none"),
             *arguments,
         ]
         self._start()
@@ -46,7 +47,7 @@ class Kevald:
         self.control: str = self.addresses["control"]
 
     def restart(self) -> None:
-        """At the same control address; what it had in memory is gone."""
+        """At the same control address, with another bulk address; what it had in memory is gone."""
         self.kill()
         at = self._command.index("--listen") + 1
         self._command[at] = self.control

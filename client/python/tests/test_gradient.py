@@ -121,7 +121,7 @@ def test_refusals_name_what_to_change(client: keval.Client) -> None:
     assert refused(hidden=[[1.0]]).value == "list"
     assert refused(weight=problem.weight.astype(complex)).field == "weight"
     assert refused(hidden=None).field == "hidden"
-    assert refused(want=("logits",)).field == "want"
+    assert refused(want=("logits",)).field == refused(want=()).field == "want"
     assert refused(autocast="int8").field == "autocast"
     assert refused(framework="jax").field == "framework"
     assert refused(timeout=0).field == "timeout"

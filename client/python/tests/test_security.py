@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 from collections.abc import Callable
@@ -73,7 +72,6 @@ def openssl(*arguments: str) -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A CA, a server's certificate for "localhost" and ann's."""
     folder = tmp_path_factory.mktemp("certificates")
-    os.umask(0o077)
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     for ca in ("ca", "other"):
         openssl(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -87,6 +88,23 @@ def test_quota(start: Callable[..., Kevald]) -> None:
         assert never.value.retry_delay is None
         client.tensors.delete(kept)
         client.tensors.put(np.zeros(MIB, np.float32))
+
+
+def test_a_server_that_dies_in_a_transfer(start: Callable[..., Kevald]) -> None:
+    server = start()
+    array = np.zeros(4 * MIB, np.float32)
+    with keval.Client(server.control, max_attempts=2) as client:
+        stored = client.tensors.put(array)
+        killer = threading.Timer(0.1, server.kill)
+        killer.start()
+        with pytest.raises(keval.Unavailable):
+            while True:
+                assert not client.tensors.get(stored).any()
+        killer.join()
+        server.restart()
+        with pytest.raises(keval.NotFound):  # Reachable again; its memory is gone.
+            client.tensors.get(stored)
+        client.tensors.delete(client.tensors.put(array))
 
 
 def test_tensors_go_over_control_where_bulk_is_silent(

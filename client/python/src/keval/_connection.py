@@ -12,7 +12,7 @@ import grpc
 
 from keval import _channel
 from keval._channel import Method
-from keval._errors import Cancelled, Error, ForkedClientError, from_call
+from keval._errors import Cancelled, Error, ForkedClientError, Unavailable, from_call
 from keval._retry import Attempts, deadline_after, seconds_until
 from keval._settings import Settings
 from keval.v1 import server_info_pb2
@@ -96,15 +96,29 @@ class Connection:
     def bulk(self, deadline: float | None) -> Any:
         """For tensors: the server's bulk listener, or control where that doesn't answer within a second."""
         control = self.control()
-        if self._bulk is None:
+        bulk = self._bulk  # Read once: another thread may forget it meanwhile.
+        if bulk is None:
             info = self.info(deadline)
             # Not under the lock: this waits for the network. Two first calls may both probe; the first result stays.
             channel = self._probe_bulk(info) or control
             with self._lock:
                 if self._bulk is not None and channel is not control:
                     channel.close()
-                self._bulk = self._bulk or channel
-        return self._bulk
+                self._bulk = bulk = self._bulk or channel
+        return bulk
+
+    @contextlib.contextmanager
+    def _errors(self, channel: Any) -> Iterator[None]:
+        """rpc_errors; after UNAVAILABLE the server is asked anew for its bulk address, which a restart may change."""
+        try:
+            with rpc_errors():
+                yield
+        except Unavailable:
+            with self._lock:
+                if channel is self._bulk:
+                    # Not closed: another call may still use it. The last one lets it go.
+                    self._bulk = self._info = None
+            raise
 
     def _probe_bulk(self, info: server_info_pb2.ServerInfo) -> Any:
         address = _channel.bulk_address(info, self._address, self._credentials)
@@ -120,12 +134,12 @@ class Connection:
         return channel
 
     def info(self, deadline: float | None) -> server_info_pb2.ServerInfo:
-        """As it was at the first call: for what doesn't change while the server runs."""
-        if self._info is None:
-            self._info = self.unary(
-                _channel.GET_SERVER_INFO, server_info_pb2.GetServerInfoRequest(), seconds_until(deadline)
-            )
-        return self._info
+        """As it was when last asked: for what doesn't change while the server runs."""
+        info = self._info
+        if info is None:
+            request = server_info_pb2.GetServerInfoRequest()
+            self._info = info = self.unary(_channel.GET_SERVER_INFO, request, seconds_until(deadline))
+        return info
 
     # Calls.
 
@@ -165,10 +179,10 @@ class Connection:
         self, method: Method, messages: Iterator[bytes], deadline: float | None, cancellation: Cancellation
     ) -> Any:
         """One attempt of a stream of requests with one answer."""
-        callable_ = method.on(self.bulk(deadline))
+        channel = self.bulk(deadline)
         metadata = self._credentials.metadata()
-        with rpc_errors():
-            call = callable_.future(messages, timeout=seconds_until(deadline), metadata=metadata)
+        with self._errors(channel):
+            call = method.on(channel).future(messages, timeout=seconds_until(deadline), metadata=metadata)
             cancellation.attach(call)
             try:
                 return call.result()
@@ -189,7 +203,7 @@ class Connection:
         """One attempt whose answer is a stream; it is cancelled where the block is left before its end."""
         channel = self.bulk(deadline) if bulk else self.control()
         metadata = self._credentials.metadata()
-        with rpc_errors():
+        with self._errors(channel):
             call = method.on(channel)(requests, timeout=seconds_until(deadline), metadata=metadata)
             if cancellation is not None:
                 cancellation.attach(call)

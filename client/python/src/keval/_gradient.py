@@ -71,6 +71,8 @@ class PreparedGradient:
         """`operands`: by name; None is one that is left out."""
         self._header = pb.GradientRequest(options=options, interleave=True)
         if want is not None:
+            if not want:  # On the wire an empty list is every gradient.
+                raise invalid_field("want", "an empty list", "left out, or name at least one gradient")
             self._header.want.extend(_named("want", name, _WANTS) for name in want)
         self._payloads: dict[str, Payload] = {}
         self.has_handles = False
