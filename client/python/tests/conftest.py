@@ -68,6 +68,18 @@ class Kevald:
             raise
 
 
+def await_reachable(client: keval.Client) -> None:
+    """gRPC tries again to connect once a second, at most."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            client.info()
+            return
+        except keval.Unavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kevald]:
     """One for every test that needs nothing of its own."""

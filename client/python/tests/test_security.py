@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import Kevald
+from conftest import Kevald, await_reachable
 
 import keval
 from keval._address import parse_address
@@ -61,6 +61,7 @@ def test_user_over_a_unix_socket(start: Callable[..., Kevald], tmp_path: pathlib
         stored = client.tensors.put(np.arange(5))
         np.testing.assert_array_equal(client.tensors.get(stored), np.arange(5))
         server.restart()  # Its tokens are of that process alone.
+        await_reachable(client)
         assert client.tensors.list() == []
 
 

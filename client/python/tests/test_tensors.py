@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import Kevald
+from conftest import Kevald, await_reachable
 
 import keval
 
@@ -102,7 +102,8 @@ def test_a_server_that_dies_in_a_transfer(start: Callable[..., Kevald]) -> None:
                 assert not client.tensors.get(stored).any()
         killer.join()
         server.restart()
-        with pytest.raises(keval.NotFound):  # Reachable again; its memory is gone.
+        await_reachable(client)
+        with pytest.raises(keval.NotFound):  # Its memory is gone.
             client.tensors.get(stored)
         client.tensors.delete(client.tensors.put(array))
 
