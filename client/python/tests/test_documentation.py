@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run as they stand there, one after the other."""
+"""The examples of README.md and docs/python.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ import re
 import pytest
 from conftest import Kevald
 
-DOCUMENT = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
+ROOT = pathlib.Path(__file__).parents[3]
+ADDRESS = '"127.0.0.1:7400"'
 
 
-def test_examples(server: Kevald, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
-    code = "\n".join(blocks)
-    assert code.count('"127.0.0.1:7400"') == 2
+def run_blocks(document: str, server: Kevald, blocks: int, addresses: int) -> dict[str, object]:
+    """The document's blocks of Python, one after the other in one namespace, which is returned."""
+    found = re.findall(r"^```python\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+    assert len(found) == blocks
+    code = "\n".join(found)
+    assert code.count(ADDRESS) == addresses
     namespace: dict[str, object] = {}
-    exec(compile(code.replace('"127.0.0.1:7400"', repr(server.control)), str(DOCUMENT), "exec"), namespace)
+    exec(compile(code.replace(ADDRESS, repr(server.control)), document, "exec"), namespace)
+    return namespace
+
+
+def test_readme(server: Kevald, capsys: pytest.CaptureFixture[str]) -> None:
+    run_blocks("README.md", server, blocks=1, addresses=1)
+    assert "(64, 32) (1000, 32)" in capsys.readouterr().out
+
+
+def test_page(server: Kevald, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace = run_blocks("docs/python.md", server, blocks=5, addresses=2)
     printed = capsys.readouterr().out.split("\n")
     assert "(64, 32)" in printed[0]
     assert printed[1:5] == [f"round {i}" for i in range(1, 5)]

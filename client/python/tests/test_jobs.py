@@ -89,7 +89,7 @@ def test_a_watch_that_is_closed_ends_its_call(client: keval.Client) -> None:
 def test_a_watch_goes_on_after_a_restart(start: Callable[..., Kevald]) -> None:
     server = start("--cpu_threads", "1")
     with keval.Client(server.control) as client:
-        job = client.jobs.create(small_spec(6))
+        job = client.jobs.create(small_spec())
         restarts = iter([server.restart])
         sequences = []
         for event in client.jobs.watch(job, timeout=200):
