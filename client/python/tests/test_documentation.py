@@ -28,11 +28,18 @@ def test_readme(server: Kevald, capsys: pytest.CaptureFixture[str]) -> None:
     assert "(64, 32) (1000, 32)" in capsys.readouterr().out
 
 
-def test_page(server: Kevald, capsys: pytest.CaptureFixture[str]) -> None:
-    namespace = run_blocks("docs/python.md", server, blocks=5, addresses=2)
+def test_page(
+    server: Kevald, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    namespace = run_blocks("docs/python.md", server, blocks=6, addresses=2)
     printed = capsys.readouterr().out.split("\n")
     assert "(64, 32)" in printed[0]
     assert printed[1:5] == [f"round {i}" for i in range(1, 5)]
-    assert re.fullmatch(r"targets \d+ in \[0, 1000\)", printed[6])
+    assert any("control" in line for line in printed[6:])
+    assert "<svg" in (tmp_path / "forest.svg").read_text()
+    assert any(re.fullmatch(r"targets \d+ in \[0, 1000\)", line) for line in printed)
     assert len(namespace["results"]) == 4
     namespace["client"].close()
