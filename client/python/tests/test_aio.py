@@ -43,6 +43,7 @@ def test_gradients_side_by_side(server: Kevald, sizes: tuple[int, int, int]) -> 
         assert refused.value.field == "targets"
         plan = await client.plan(4096, 2048, 32768, bias=True)
         assert plan.chunks == 8
+        assert "C1" in {row.id async for row in client.contract()}
 
     with_client(server.control, body)
 

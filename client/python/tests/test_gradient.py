@@ -10,6 +10,7 @@ import pytest
 from reference import Problem, check
 
 import keval
+from keval.v1 import linear_logp_pb2
 
 # 24 x 12 x 40 goes as one message, 30,000 tokens of 24 as a stream.
 SIZES = {"unary": (24, 12, 40), "stream": (30_000, 24, 40)}
@@ -139,6 +140,28 @@ def test_a_deadline_ends_the_call(client: keval.Client) -> None:
     with pytest.raises(keval.DeadlineExceeded):
         client.gradient(**problem.arguments(), timeout=0.02)
     check(client.gradient(**Problem.draw(4, 3, 10).arguments()), Problem.draw(4, 3, 10))
+
+
+def test_a_deadline_that_has_passed(client: keval.Client) -> None:
+    problem = Problem.draw(4, 3, 10)
+    for size in (problem, Problem.draw(2000, 500, 4000)):
+        with keval.Client(client._connection.settings.address) as new, pytest.raises(keval.DeadlineExceeded):
+            new.gradient(**size.arguments(), timeout=1e-9)
+    with pytest.raises(keval.DeadlineExceeded):
+        client.tensors.put(problem.hidden, if_new=True, timeout=1e-9)
+
+
+def test_contract(client: keval.Client) -> None:
+    rows = list(client.contract())
+    assert {row.id for row in rows} >= {"P1", "P6", "C1", "C14"}
+    failed = linear_logp_pb2.ContractRow.ROW_STATUS_FAIL
+    assert [row.id for row in rows if row.status == failed] == []
+    with pytest.raises(keval.InvalidArgument) as refused:
+        next(client.contract("no such variant"))
+    assert refused.value.field == "base"
+    begun = client.contract("materialized", seed=3)
+    assert next(begun).id
+    begun.close()
 
 
 def test_plan(client: keval.Client) -> None:

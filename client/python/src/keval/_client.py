@@ -139,6 +139,27 @@ class Client:
             return prepared.result(connection.long_unary(method, prepared.unary(), deadline))
         return _transfers.stream_gradient(connection, prepared, deadline, Cancellation())
 
+    def contract(
+        self,
+        base: str = "",
+        candidate: str = "",
+        *,
+        device: str | None = None,
+        seed: int = 0,
+        timeout: float | None = None,
+    ) -> Generator[linear_logp_pb2.ContractRow, None, None]:
+        """The rows of docs/contract.md for two variants, as they are measured; without names, of the two portable ones.
+        Closing the generator ends the call, which is never made again: it may have shown rows.
+        """
+        request = linear_logp_pb2.CheckContractRequest(base=base, candidate=candidate, device=device or "", seed=seed)
+        deadline = deadline_after(timeout)
+
+        def rows() -> Generator[linear_logp_pb2.ContractRow, None, None]:
+            with self._connection.stream(_channel.CHECK_CONTRACT, request, deadline) as answer:
+                yield from answer
+
+        return rows()
+
 
 class Tensors:
     """The caller's tensors on the server. `lease` is in seconds; None: the server's default."""

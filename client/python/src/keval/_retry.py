@@ -27,7 +27,8 @@ def deadline_after(timeout: float | None) -> float | None:
 
 
 def seconds_until(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
+    """Positive: gRPC itself ends what begins too late, as DEADLINE_EXCEEDED."""
+    return None if deadline is None else max(1e-6, deadline - time.monotonic())
 
 
 class Attempts:

@@ -126,6 +126,25 @@ class Client:
             return prepared.result(await connection.long_unary(method, prepared.unary(), deadline))
         return await connection.transfer(_transfers.stream_gradient, prepared, deadline)
 
+    def contract(
+        self,
+        base: str = "",
+        candidate: str = "",
+        *,
+        device: str | None = None,
+        seed: int = 0,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[linear_logp_pb2.ContractRow, None]:
+        request = linear_logp_pb2.CheckContractRequest(base=base, candidate=candidate, device=device or "", seed=seed)
+        deadline = deadline_after(timeout)
+
+        async def rows() -> AsyncGenerator[linear_logp_pb2.ContractRow, None]:
+            async with self._connection.stream(_channel.CHECK_CONTRACT, request, deadline) as answer:
+                async for row in answer:
+                    yield row
+
+        return rows()
+
 
 class AioTensors:
     """As keval.Client.tensors."""
