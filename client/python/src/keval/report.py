@@ -81,7 +81,8 @@ def _number(value: Any) -> Any:
 
 def _percent(difference: Any) -> Any:
     """Of differences in ln units."""
-    return 100 * np.expm1(difference)
+    with np.errstate(over="ignore"):
+        return 100 * np.expm1(difference)
 
 
 def _text(text: str) -> str:
@@ -175,8 +176,10 @@ class Report:
         for at, row in enumerate(self.series.to_dict("records")):
             if row["delta"] > 0:
                 axes.fill_betweenx([at - 0.3, at + 0.3], -_percent(row["delta"]), _percent(row["delta"]), alpha=0.15)
-            interval = [[row["gain_pct"] - row["gain_lo_pct"]], [row["gain_hi_pct"] - row["gain_pct"]]]
-            axes.errorbar([row["gain_pct"]], [at], xerr=interval, fmt=_MARKS.get(row["role"], "x"), color="black")
+            gain, low, high = row["gain_pct"], row["gain_lo_pct"], row["gain_hi_pct"]
+            if math.isfinite(gain):
+                interval = [[gain - low], [high - gain]] if math.isfinite(low) and math.isfinite(high) else None
+                axes.errorbar([gain], [at], xerr=interval, fmt=_MARKS.get(row["role"], "x"), color="black")
             names.append(_text(f"{row['series']} ({row['role']})"))
         axes.set_yticks(range(len(names)), names)
         axes.axvline(0, linewidth=0.8, color="black")
