@@ -136,6 +136,28 @@ class ServerTest(ServerCase):
         self.assertEqual(github.run_action(load(ACTION), ACTION.parent, {**inputs, "artifact": ""})[0], 6)
         self.assertEqual(len(kept), 1)
 
+    def test_specs_that_are_refused_in_their_own_words(self):
+        specs = {
+            "no UTF-8": b'display_name: "\xff\xfe ::error::a"\n',
+            "a field": rb'"\n::error::a\u001b[2J##[add-mask]b": 1' + b"\n",
+            "a value": rb'target: {device: cpu, force_variant: "\r::error::@team \u202e`x`"}' + b"\n",
+            "no YAML": b"\x1b[2J\n::error::a: [\n",
+        }
+        for name, text in specs.items():
+            with self.subTest(name):
+                (self.workspace / "specs/op.yaml").write_bytes(text)
+                github = runner.GithubRunner(self.workspace, [BIN], {UPLOAD: lambda inputs: 0})
+                inputs = {"spec": "specs/op.yaml", "server": f"unix:{self.root}/nobody"}
+                code, outputs = github.run_action(load(ACTION), ACTION.parent, inputs)
+                self.assertEqual(code, 2, github.log)
+                self.assertEqual([name for name, _ in runner.workflow_commands(github.log, True)], ["error"])
+                self.assertNotRegex(github.log, "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+                comment = (self.workspace / outputs["comment"]).read_text("utf-8")
+                self.assertRegex(comment, r"(?m)^    keval: INVALID_ARGUMENT: .*specs/op\.yaml")
+                # All else is ours; what stands behind four spaces is code.
+                rest = [line for line in comment.splitlines() if line and not line.startswith("    ")]
+                self.assertEqual(rest[:2] + rest[3:], ["<!-- keval-ci -->", "## keval: no report"])
+
     def test_an_interrupt_cancels_the_job_on_the_server(self):
         server = self.start()
         self.write_spec("long.yaml", {**SPEC, "procedure": {**SPEC["procedure"], "looks": [200]}})
