@@ -10,6 +10,7 @@ import pytest
 from fake_server import FakeServer
 
 import keval
+from keval._digests import SHA256
 from keval._errors import from_call, printable
 from keval._frames import FRAME_BYTES, encode_frame, payload_messages, split_message
 from keval.v1 import benchmark_pb2, tensor_pb2
@@ -78,7 +79,7 @@ def test_a_stream_is_header_frames_and_digest() -> None:
     tensors = [np.arange(FRAME_BYTES + 5).astype(np.uint8).data, np.zeros(3, np.uint8).data]
     messages = [
         tensor_pb2.PutRequest.FromString(message)
-        for message in payload_messages(tensor_pb2.PutHeader(lease_ms=7), tensors, tensor_pb2.PutRequest)
+        for message in payload_messages(tensor_pb2.PutHeader(lease_ms=7), tensors, tensor_pb2.PutRequest, SHA256)
     ]
     assert messages[0].header.lease_ms == 7
     # A frame lies within one tensor.

@@ -4,11 +4,11 @@ and taken apart here so that a frame's bytes are copied once each way (proto/kev
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keval._arrays import Received
+from keval._digests import Digest
 from keval._errors import DataLoss
 from keval._progress import Update, no_update
 
@@ -80,22 +80,22 @@ def split_message(message: bytes) -> tuple[int, memoryview, bytes]:
 
 
 def payload_messages(
-    header: Any, tensors: Iterable[memoryview], request: Any, update: Update = no_update
+    header: Any, tensors: Iterable[memoryview], request: Any, digest: Digest, update: Update = no_update
 ) -> Iterator[bytes]:
-    """What a stream is sent: `header`, the tensors' frames, the trailer with the digest of all their bytes. `request`
-    is the class of the stream's messages; `update` is told the bytes that are on their way.
+    """What a stream is sent: `header`, which names `digest`, the tensors' frames, the trailer with that of all their
+    bytes. `request` is the class of the stream's messages; `update` is told the bytes that are on their way.
     """
     yield request(header=header).SerializeToString()
-    digest = hashlib.sha256()
+    hasher = digest.new()
     offset = 0
     for tensor in tensors:
         for begin in range(0, len(tensor), FRAME_BYTES):
             piece = tensor[begin : begin + FRAME_BYTES]
-            digest.update(piece)
+            hasher.update(piece)
             yield encode_frame(offset, piece)
             offset += len(piece)
             update(len(piece))
-    yield request(trailer={"sha256": digest.digest()}).SerializeToString()
+    yield request(trailer={digest.field: hasher.digest()}).SerializeToString()
 
 
 class FrameSink:
@@ -103,10 +103,10 @@ class FrameSink:
     Raises DataLoss for what doesn't fit. Not thread-safe.
     """
 
-    def __init__(self, tensors: Iterable[Received]) -> None:
+    def __init__(self, tensors: Iterable[Received], digest: Digest) -> None:
         self._places: list[tuple[int, Received]] = []
         self._filled: list[int] = []
-        self._digest = hashlib.sha256()
+        self._digest = digest.new()
         begin = 0
         for tensor in tensors:
             self._places.append((begin, tensor))
@@ -129,10 +129,10 @@ class FrameSink:
             return
         raise DataLoss("the server sent more bytes than it declared")
 
-    def finish(self, sha256: bytes) -> None:
-        """`sha256` empty: the server didn't say it."""
+    def finish(self, expected: bytes) -> None:
+        """`expected` empty: the server didn't say it."""
         for (_, tensor), filled in zip(self._places, self._filled, strict=True):
             if filled != len(tensor.buffer):
                 raise DataLoss(f"the server sent {filled} of {tensor.name}'s {len(tensor.buffer)} bytes")
-        if sha256 and self._digest.digest() != sha256:
+        if expected and self._digest.digest() != expected:
             raise DataLoss("the digest of what arrived differs from the server's")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from keval._arrays import Framework, Payload, Received, RemoteTensor, payload_of
+from keval._digests import Digest
 from keval._errors import DataLoss, invalid_field
 from keval._frames import FrameSink, payload_messages, split_message
 from keval.v1 import linear_logp_pb2 as pb
@@ -112,9 +113,12 @@ class PreparedGradient:
             return pb.ForwardRequest(options=request.options, inputs=request.inputs)
         return request
 
-    def messages(self) -> Iterator[bytes]:
+    def messages(self, digest: Digest) -> Iterator[bytes]:
+        header = pb.GradientRequest()
+        header.CopyFrom(self._header)
+        header.digest = digest.value
         tensors = [payload.data for payload in self._payloads.values()]
-        return payload_messages(self._header, tensors, pb.StreamGradientRequest)
+        return payload_messages(header, tensors, pb.StreamGradientRequest, digest)
 
     def result(self, answer: Any) -> GradientResult:
         """Of a GradientResponse or ForwardResponse."""
@@ -153,8 +157,9 @@ def _result(arrays: dict[str, Any], dispatch: pb.Dispatch, timing: pb.Timing) ->
 class GradientReader:
     """Takes the messages of one StreamGradient's answer. Not thread-safe."""
 
-    def __init__(self, framework: Framework) -> None:
+    def __init__(self, framework: Framework, digest: Digest) -> None:
         self._framework = framework
+        self._digest = digest
         self._received: dict[str, Received] | None = None
         self._sink: FrameSink | None = None
         self._done: pb.StreamGradientDone | None = None
@@ -166,7 +171,7 @@ class GradientReader:
             if self._sink is not None:
                 raise DataLoss("the server sent two headers")
             self._received = _allocate(fields.header)
-            self._sink = FrameSink(self._received.values())
+            self._sink = FrameSink(self._received.values(), self._digest)
         if self._sink is None:
             raise DataLoss("the server's answer has no header")
         if data:
@@ -177,6 +182,6 @@ class GradientReader:
     def finish(self) -> GradientResult:
         if self._done is None or self._sink is None or self._received is None:
             raise DataLoss("the server's answer has no end")
-        self._sink.finish(self._done.sha256)
+        self._sink.finish(getattr(self._done, self._digest.field))
         arrays = {name: received.array(self._framework) for name, received in self._received.items()}
         return _result(arrays, self._done.dispatch, self._done.timing)

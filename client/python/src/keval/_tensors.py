@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keval._arrays import Framework, Payload, Received, RemoteTensor, payload_of
+from keval._digests import SHA256, Digest
 from keval._errors import DataLoss, invalid_field
 from keval._frames import FrameSink, payload_messages, split_message
 from keval._progress import Update
@@ -48,22 +49,24 @@ class PreparedPut:
         return len(self._payload.data)
 
     def messages(self, update: Update) -> Iterator[bytes]:
-        header = pb.PutHeader(spec=self._payload.spec, lease_ms=self._lease_ms, digest=pb.PAYLOAD_DIGEST_SHA256)
-        return payload_messages(header, [self._payload.data], pb.PutRequest, update)
+        # By which a later put finds the bytes (`if_new`).
+        header = pb.PutHeader(spec=self._payload.spec, lease_ms=self._lease_ms, digest=SHA256.value)
+        return payload_messages(header, [self._payload.data], pb.PutRequest, SHA256, update)
 
 
-def get_request(tensor: RemoteTensor | str) -> pb.GetTensorRequest:
-    return pb.GetTensorRequest(handle=handle_of(tensor), digest=pb.PAYLOAD_DIGEST_SHA256)
+def get_request(tensor: RemoteTensor | str, digest: Digest) -> pb.GetTensorRequest:
+    return pb.GetTensorRequest(handle=handle_of(tensor), digest=digest.value)
 
 
 class TensorReader:
     """Takes the messages of one Get's answer. Not thread-safe."""
 
-    def __init__(self, framework: Framework) -> None:
+    def __init__(self, framework: Framework, digest: Digest) -> None:
         self._framework = framework
+        self._digest = digest
         self._received: Received | None = None
         self._sink: FrameSink | None = None
-        self._sha256 = b""
+        self._expected = b""
 
     @property
     def size_bytes(self) -> int:
@@ -78,20 +81,20 @@ class TensorReader:
             if self._sink is not None:
                 raise DataLoss("the server sent two headers")
             self._received = Received("tensor", fields.header.spec)
-            self._sink = FrameSink([self._received])
-            self._sha256 = fields.header.sha256
+            self._sink = FrameSink([self._received], self._digest)
+            self._expected = getattr(fields.header, self._digest.field)
         if self._sink is None:
             raise DataLoss("the server's answer has no header")
         if data:
             self._sink.take(offset, data)
         if fields is not None and fields.HasField("trailer"):
-            self._sha256 = fields.trailer.sha256 or self._sha256
+            self._expected = getattr(fields.trailer, self._digest.field) or self._expected
         return len(data)
 
     def finish(self) -> Any:
         if self._sink is None or self._received is None:
             raise DataLoss("the server's answer has no header")
-        self._sink.finish(self._sha256)
+        self._sink.finish(self._expected)
         return self._received.array(self._framework)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from keval import _channel
 from keval._arrays import Framework, RemoteTensor
 from keval._connection import Cancellation, Connection
+from keval._digests import best_of
 from keval._gradient import GradientReader, GradientResult, PreparedGradient
 from keval._progress import byte_bar
 from keval._tensors import PreparedPut, TensorReader, get_request
@@ -17,8 +18,9 @@ def stream_gradient(
     connection: Connection, prepared: PreparedGradient, deadline: float | None, cancellation: Cancellation
 ) -> GradientResult:
     def attempt() -> GradientResult:
-        reader = GradientReader(prepared.framework)
-        requests = prepared.messages()
+        digest = best_of(connection.info(deadline).payload_digests)
+        reader = GradientReader(prepared.framework, digest)
+        requests = prepared.messages(digest)
         with connection.stream(_channel.STREAM_GRADIENT, requests, deadline, cancellation, bulk=True) as answer:
             for message in answer:
                 reader.take(message)
@@ -45,10 +47,10 @@ def get(
     deadline: float | None,
     cancellation: Cancellation,
 ) -> Any:
-    request = get_request(tensor)
 
     def attempt() -> Any:
-        reader = TensorReader(framework)
+        digest = best_of(connection.info(deadline).payload_digests)
+        request, reader = get_request(tensor, digest), TensorReader(framework, digest)
         with contextlib.ExitStack() as stack:
             answer = stack.enter_context(connection.stream(_channel.GET, request, deadline, cancellation, bulk=True))
             update = None
