@@ -127,7 +127,8 @@ std::string EncodeEvidence(const RoundData& round) {
                       {"pos", block.pos},
                       {"arm", std::string(1, block.arm)},
                       {"before", ReadingJson(block.before)},
-                      {"after", ReadingJson(block.after)}});
+                      {"after", ReadingJson(block.after)},
+                      {"throttle_reasons_between", block.reasons_between}});
   }
   Json series = Json::array();
   for (const SeriesEvidence& evidence : round.evidence) {

@@ -223,7 +223,7 @@ absl::Status JobExecution::MakePlan() {
     const auto noise = FindNoise(job_.spec(), at_.device, at_.store);
     if (!noise.ok()) return noise.status();
     JobChange change = NewChange();
-    *change.job.mutable_plan() = server::MakePlan(job_.spec(), pilot.base_ns, *noise);
+    *change.job.mutable_plan() = server::MakePlan(job_.spec(), pilot, *noise);
     if (auto budget = CheckBudget(job_.spec(), change.job.plan()); !budget.ok()) {
       return Finish({.verdict = "FAILED",
                      .reason = "BUDGET_EXCEEDED",
@@ -236,7 +236,8 @@ absl::Status JobExecution::MakePlan() {
     const bool cpu = at_.device.name() == "cpu";
     const WorkerBytes largest = LargestWorker(pilot.bytes, cpu, mode);
     change.job.mutable_plan()->set_predicted_memory_bytes(std::llround(RoundBytes(largest, cpu, mode)));
-    if (auto fits = CheckRoundFits("primaries, guards, controls", largest, at_.device, mode); !fits.ok()) {
+    if (auto fits = CheckRoundFits("primaries, guards, controls", largest, at_.device, pilot.free_bytes, mode);
+        !fits.ok()) {
       return Finish({.verdict = "FAILED",
                      .reason = "MEMORY_EXCEEDED",
                      .detail = absl::StrCat("as measured in the pilot, ", std::string(fits.message())),

@@ -1,6 +1,7 @@
 #include "server/job_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
@@ -60,26 +61,38 @@ WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu) {
   const double cast_table = width < table_width ? width * v * d : 0;
   return {.context = cpu ? 0 : kLeastContextBytes,
           .inputs = width * (n * d + v * d),
-          .peak = width * n * d + table_width * (v * d + chunk) + cast_table};
+          .peak = width * n * d + table_width * (v * d + chunk) + cast_table,
+          .context_assumed = !cpu};
+}
+
+double ReserveBytes(const v1::DeviceInfo& device) {
+  return std::floor(static_cast<double>(device.memory_bytes()) / 50);
 }
 
 absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, const v1::DeviceInfo& device,
-                            v1::ProcessMode mode) {
+                            double free_bytes, v1::ProcessMode mode) {
   const bool cpu = device.name() == "cpu";
-  const auto have = static_cast<double>(device.memory_bytes());
+  const auto all = static_cast<double>(device.memory_bytes());
+  if (all <= 0 && free_bytes <= 0) return absl::OkStatus();
+  const double reserve = ReserveBytes(device);
+  const double have = (free_bytes > 0 ? free_bytes : all) - reserve;
   const double need = RoundBytes(bytes, cpu, mode);
-  if (have <= 0 || need <= have) return absl::OkStatus();
+  if (need <= have) return absl::OkStatus();
   std::string message = absl::StrCat(
       field, ": the ", RoundProcesses(cpu), " processes that a round has at a time need at least ", FixedText(need, 0),
-      " bytes ", ModeText(mode), ", ", device.name(), " has ", device.memory_bytes(), " (each: context ",
-      FixedText(bytes.context, 0), ", inputs ", FixedText(bytes.inputs, 0), ", a call ", FixedText(bytes.peak, 0), ")");
+      " bytes ", ModeText(mode), "; of ", device.memory_bytes(), " that ", device.name(), " has, ",
+      free_bytes > 0 ? absl::StrCat(FixedText(free_bytes, 0), " are free and ") : "", FixedText(reserve, 0),
+      " are kept in reserve, so ", FixedText(have, 0), " can be had (each process: context ",
+      FixedText(bytes.context, 0), bytes.context_assumed ? ", assumed since it can't be measured" : "", ", inputs ",
+      FixedText(bytes.inputs, 0), ", a call ", FixedText(bytes.peak, 0), "; base's results to compare with ",
+      FixedText(bytes.inputs, 0), ")");
   if (mode != v1::PROCESS_MODE_SEQUENTIAL) {
     const double weaker = RoundBytes(bytes, cpu, v1::PROCESS_MODE_SEQUENTIAL);
     absl::StrAppend(&message, "; procedure.process_mode: sequential, which is weaker, needs ", FixedText(weaker, 0),
                     weaker <= have ? " and fits" : " and doesn't fit either");
   }
   return WithField(absl::FailedPreconditionError(message),
-                   {field, FixedText(need, 0), absl::StrCat("at most ", device.memory_bytes(), " bytes")});
+                   {field, FixedText(need, 0), absl::StrCat("at most ", FixedText(have, 0), " bytes")});
 }
 
 }  // namespace keval::server

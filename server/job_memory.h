@@ -23,10 +23,14 @@ WorkerBytes LargestWorker(const std::map<std::string, WorkerBytes>& by_series, b
 // The least that a worker of `shape` can do with.
 WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu);
 
-// FAILED_PRECONDITION naming `field` with both numbers, and what the other mode would need, where a round of such
-// workers takes more than the device has. A device of unknown memory has enough.
+// FAILED_PRECONDITION naming `field` with every number, and what the other mode would need, where a round of such
+// workers takes more of the device than is free by now (`free_bytes`; 0: unknown, then than it has) without the reserve
+// that stays with the driver and with what else comes and goes: ReserveBytes. A device of unknown memory has enough.
 absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, const v1::DeviceInfo& device,
-                            v1::ProcessMode mode);
+                            double free_bytes, v1::ProcessMode mode);
+
+// One part in fifty of what the device has.
+double ReserveBytes(const v1::DeviceInfo& device);
 
 }  // namespace keval::server
 

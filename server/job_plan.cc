@@ -89,14 +89,20 @@ DiagnosticRun MakeDiagnostic(const v1::JobPlan::SeriesPlan& series, absl::string
 
 }  // namespace
 
-v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, double>& base_ns,
-                     const NoiseRecord& noise) {
+double SeriesDeviceSeconds(const v1::JobPlan::SeriesPlan& series, const TurnSeconds& turn, bool sequential) {
+  const double blocks = 4.0 * series.quads();
+  const double repetitions = blocks * (series.timed_repetitions() + series.discarded_repetitions());
+  return repetitions * turn.repetition + (2 + (sequential ? blocks : 0)) * turn.preparation;
+}
+
+v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const PilotData& pilot, const NoiseRecord& noise) {
   v1::JobPlan plan;
   plan.set_procedure_version(kProcedureVersion);
   const std::pair<verdict::Role, const google::protobuf::RepeatedPtrField<v1::Shape>*> roles[] = {
       {verdict::Role::kPrimary, &spec.primaries()},
       {verdict::Role::kGuard, &spec.guards()},
       {verdict::Role::kControl, &spec.controls()}};
+  const bool sequential = spec.procedure().process_mode() == v1::PROCESS_MODE_SEQUENTIAL;
   double round_seconds = 0;
   for (const auto& [role, shapes] : roles) {
     const bool control = role == verdict::Role::kControl;
@@ -106,20 +112,23 @@ v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, 
       series->set_role(std::string(verdict::RoleName(role)));
       *series->mutable_shape() = shape;
       if (!control) SetDelta(spec, noise, series);
-      const auto pilot = base_ns.find(series->series());
-      if (pilot != base_ns.end()) series->set_pilot_ns(pilot->second);
+      const auto base = pilot.base_ns.find(series->series());
+      if (base != pilot.base_ns.end()) series->set_pilot_ns(base->second);
       const double seconds = series->pilot_ns() / kNsPerSecond;
       const Repetitions repetitions = ForCallSeconds(spec.procedure(), seconds);
       series->set_quads(repetitions.quads);
       series->set_timed_repetitions(repetitions.timed);
       series->set_discarded_repetitions(repetitions.discarded);
-      round_seconds += 4.0 * repetitions.quads * (repetitions.timed + repetitions.discarded) * seconds;
+      const auto turn = pilot.turns.find(series->series());
+      round_seconds +=
+          SeriesDeviceSeconds(*series, turn == pilot.turns.end() ? TurnSeconds{0, seconds} : turn->second, sequential);
       SetTraffic(series);
     }
   }
   for (const std::string& unused : noise.unused) plan.add_unused_calibrations(unused);
   const auto& looks = spec.procedure().looks();
-  plan.set_predicted_device_seconds(looks.empty() ? 0 : round_seconds * looks.Get(looks.size() - 1));
+  const int rounds = looks.empty() ? 0 : looks.Get(looks.size() - 1);
+  plan.set_predicted_device_seconds(rounds * round_seconds);
   return plan;
 }
 

@@ -3,8 +3,6 @@
 #ifndef KEVAL_SERVER_JOB_PLAN_H_
 #define KEVAL_SERVER_JOB_PLAN_H_
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,10 +16,14 @@ namespace keval::server {
 inline constexpr char kProcedureVersion[] = "2";
 
 // Every series of `spec` (as NormalizeSpec left it) in the order primaries, guards, controls; a control's name is
-// "ctl:" and its shape's. `base_ns` is the pilot's; a series without a time (validate_only) keeps the spec's
-// repetitions. `noise` gives the margins that the spec doesn't.
-v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const std::map<std::string, double>& base_ns,
-                     const NoiseRecord& noise);
+// "ctl:" and its shape's. A series without a time in `pilot` (validate_only) keeps the spec's repetitions. `noise`
+// gives the margins that the spec doesn't.
+v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const PilotData& pilot, const NoiseRecord& noise);
+
+// Seconds for which a round of one series has the device: both arms are prepared; each of the four blocks of each quad
+// has its repetitions, with fresh inputs before and verification after each, and, `sequential`, a preparation of its
+// own.
+double SeriesDeviceSeconds(const v1::JobPlan::SeriesPlan& series, const TurnSeconds& turn, bool sequential);
 
 // FAILED_PRECONDITION with both numbers where the plan predicts more device seconds than the spec's budget.
 absl::Status CheckBudget(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "core/measure/clock_lock.h"
+#include "server/clock_guard.h"
 #include "server/job_end.h"
 #include "server/job_execution.h"
 
@@ -22,18 +23,27 @@ constexpr std::chrono::milliseconds kPollInterval{200};
 
 // A device's clock for the time of a job, and what the report says of it; "" for a CPU.
 struct JobClock {
+  std::unique_ptr<ClockGuard> guard;  // Outlives the lock.
   std::unique_ptr<measure::ClockLock> lock;
   std::string text;
 };
 
 JobClock LockClock(const ClockPolicy& policy, const v1::DeviceInfo& device) {
   if (device.uuid().empty()) return {};
-  if (policy.lock_mhz == 0) return {nullptr, "not locked: not asked for"};
-  auto lock = measure::ClockLock::Take(device.uuid(), static_cast<unsigned>(policy.lock_mhz), policy.record_folder);
-  if (lock.ok()) return {*std::move(lock), absl::StrCat("locked to ", policy.lock_mhz, " MHz while the job ran")};
-  const std::string why(lock.status().message());
+  if (policy.lock_mhz == 0) return {nullptr, nullptr, "not locked: not asked for"};
+  auto guard = ClockGuard::Start(policy.guard_program, policy.record_folder, device.uuid());
+  absl::Status status = guard.status();
+  if (status.ok()) {
+    auto lock = measure::ClockLock::Take(device.uuid(), static_cast<unsigned>(policy.lock_mhz), policy.record_folder);
+    if (lock.ok()) {
+      return {*std::move(guard), *std::move(lock),
+              absl::StrCat("locked to ", policy.lock_mhz, " MHz while the job ran")};
+    }
+    status = lock.status();
+  }
+  const std::string why(status.message());
   spdlog::warn("{}: the SM clock is not locked: {}", device.name(), why);
-  return {nullptr, absl::StrCat("asked for ", policy.lock_mhz, " MHz, left as it is: ", why)};
+  return {nullptr, nullptr, absl::StrCat("asked for ", policy.lock_mhz, " MHz, left as it is: ", why)};
 }
 
 }  // namespace

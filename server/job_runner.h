@@ -31,7 +31,8 @@ struct BenchmarkDevice {
 // Whether a GPU's SM clock is locked while a job runs on it.
 struct ClockPolicy {
   int lock_mhz = 0;           // 0: never, the default. Shared devices are left as they are.
-  std::string record_folder;  // Where a lock is written down, so that the next start undoes it after a kill.
+  std::string record_folder;  // Where a lock is written down, so that it is undone after a kill.
+  std::string guard_program;  // ClockGuard::Start's.
 };
 
 using CollectorFactory = std::function<std::unique_ptr<RoundCollector>(const v1::DeviceInfo& device)>;

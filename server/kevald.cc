@@ -141,7 +141,7 @@ absl::Status Kevald::OpenJobs(const Platform& platform, const v1::ServerInfo& in
   }
   job_runner_ = std::make_unique<JobRunner>(
       job_store_.get(), [make = platform.collectors](const v1::DeviceInfo& /*device*/) { return make(); },
-      std::move(devices), info.build(), ClockPolicy{options_.lock_sm_clock_mhz, options_.data_dir});
+      std::move(devices), info.build(), ClockPolicy{options_.lock_sm_clock_mhz, options_.data_dir, "/proc/self/exe"});
   const SpecContext context{info.limits(),
                             {info.devices().begin(), info.devices().end()},
                             {info.variants().begin(), info.variants().end()},

@@ -20,6 +20,7 @@
 #include "core/linear_logp/engine.h"
 #include "server/build_info.h"
 #include "server/caller_security.h"
+#include "server/clock_guard.h"
 #include "server/descriptor_watch.h"
 #include "server/engine_backend.h"
 #include "server/grpc/grpc_log.h"
@@ -60,9 +61,11 @@ Platform TorchPlatform(const ServerOptions& options) {
   platform.backends = [threads = options.cpu_threads](const linear_logp::DeviceDescription& device) {
     return EngineBackendFactory(device.device, threads);
   };
-  platform.collectors = [program = options.worker_program]() -> std::unique_ptr<RoundCollector> {
+  platform.collectors = [program = options.worker_program,
+                         counters = options.oom_counters]() -> std::unique_ptr<RoundCollector> {
     WorkerRoundCollector::Options collector;
     collector.worker_program = program;
+    collector.oom_counters = counters;
     return std::make_unique<WorkerRoundCollector>(collector);
   };
   return platform;
@@ -119,6 +122,7 @@ int Serve(const ServerOptions& options) {
 }  // namespace
 
 int KevaldMain(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 3 && arguments[0] == kGuardClockFlag) return GuardClock(arguments[1], arguments[2]);
   const bool tuned = TuneAllocator();
   RaiseDescriptorLimit();
   absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);

@@ -44,6 +44,9 @@ ABSL_FLAG(std::string, gradient_devices, "", "devices that run gradients, e.g. c
 ABSL_FLAG(std::string, benchmark_devices, "", "devices that run benchmark jobs; default all");
 ABSL_FLAG(int, cpu_threads, 0, "threads of a gradient on the CPU; 0: one for each core");
 ABSL_FLAG(std::string, worker_program, "", "path of keval-worker; default: beside kevald");
+ABSL_FLAG(std::string, oom_counters, "/proc/vmstat",
+          "file with a line \"oom_kill N\", the kernel's kills for want of memory: the machine's, or a control group's "
+          "memory.events; tells them from other kills of a worker");
 ABSL_FLAG(int, max_queued_requests, 64, "requests that may wait for a device");
 ABSL_FLAG(std::int64_t, max_queued_bytes, 0, "bytes of requests in flight; 0: a quarter of the machine's memory");
 ABSL_FLAG(std::int64_t, max_stored_tensor_bytes, 0, "bytes of stored tensors; 0: a quarter of the machine's memory");
@@ -293,6 +296,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   options.gradient_devices = Names(absl::GetFlag(FLAGS_gradient_devices));
   options.benchmark_devices = Names(absl::GetFlag(FLAGS_benchmark_devices));
   options.worker_program = absl::GetFlag(FLAGS_worker_program);
+  options.oom_counters = absl::GetFlag(FLAGS_oom_counters);
   options.log_level = absl::GetFlag(FLAGS_log_level);
   constexpr const char* kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
   if (std::find(std::begin(kLevels), std::end(kLevels), options.log_level) == std::end(kLevels)) {

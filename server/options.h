@@ -31,6 +31,7 @@ struct ServerOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): by 
   std::vector<std::string> benchmark_devices;  // Empty: all.
   int cpu_threads = 0;
   std::string worker_program;
+  std::string oom_counters = "/proc/vmstat";
 
   int max_queued_requests = 64;
   std::int64_t max_queued_bytes = 0;                    // 0: a quarter of the machine's memory.

@@ -112,6 +112,22 @@ absl::StatusOr<Json> PlanJson(const v1::BenchmarkJob& job) {
               {"series", std::move(series)}};
 }
 
+// What the rounds so far were predicted to take, and took.
+Json TimeJson(const Parsed& parsed, const v1::BenchmarkSpec& spec) {
+  double device_seconds = 0;
+  double seconds = 0;
+  for (const RoundEvidence& round : parsed.evidence) {
+    device_seconds += round.device_seconds;
+    seconds += round.seconds;
+  }
+  const auto& looks = spec.procedure().looks();
+  const double part = looks.empty() ? 0 : static_cast<double>(parsed.evidence.size()) / looks.Get(looks.size() - 1);
+  return {{"rounds", parsed.evidence.size()},
+          {"predicted_device_seconds", verdict::NumberToJson(part * parsed.plan.predicted_device_seconds())},
+          {"device_seconds", verdict::NumberToJson(device_seconds)},
+          {"seconds", verdict::NumberToJson(seconds)}};
+}
+
 Json DispatchJson(const DispatchRecord& dispatch) {
   return {{"variant", dispatch.variant},
           {"path", dispatch.path},
@@ -354,6 +370,7 @@ absl::StatusOr<std::vector<ReportFile>> BuildReport(const JobRecord& record) {
   if (later->is_object()) report["environment_after_restart"] = later->at("environment");
   report["timed_region"] = TimedRegionJson(record.job.spec(), *surroundings);
   report["rounds"] = RoundsJson(*parsed);
+  report["time"] = TimeJson(*parsed, record.job.spec());
   report["blocks"] = BlocksJson(*parsed);
   if (!contract->is_null()) report["contract"] = *contract;
   report["excluded"] = ExcludedJson(record);

@@ -87,6 +87,7 @@ void AddBlock(const Json& block, Sightings* sightings) {
     if (processes.is_number_integer()) others = std::max(others, processes.get<int>());
     reasons |= reading.at("throttle_reasons").get<std::uint64_t>();
   }
+  reasons |= block.value("throttle_reasons_between", std::uint64_t{0});  // A job of an older server has none.
   sightings->told += others >= 0 ? 1 : 0;
   sightings->seen += others > 0 ? 1 : 0;
   sightings->most = std::max(sightings->most, others);

@@ -82,6 +82,7 @@ struct BlockRecord {
   char arm = 'A';
   DeviceReading before;
   DeviceReading after;
+  std::uint64_t reasons_between = 0;  // NVML's bits, of moments between the two.
 };
 
 struct DispatchRecord {
@@ -114,13 +115,23 @@ struct RoundData {
 struct WorkerBytes {
   double context = 0;  // With no tensors.
   double inputs = 0;
-  double peak = 0;  // Further, in a call.
+  double peak = 0;               // Further, in a call.
+  bool context_assumed = false;  // Where the device doesn't tell.
+};
+
+// What of base's turns isn't timed, by series.
+struct TurnSeconds {
+  double preparation = 0;  // Of an arm, until its first block can begin.
+  double repetition = 0;   // All of one: fresh inputs, cache overwrite, call, verification.
 };
 
 struct PilotData {
-  // By series, of base: the median of its calls, and what it takes.
+  // By series, of base: the median of its calls, and how long it has the device for them.
   std::map<std::string, double> base_ns;
+  std::map<std::string, TurnSeconds> turns;
+  // By series, the larger of what the two arms take.
   std::map<std::string, WorkerBytes> bytes;
+  double free_bytes = 0;  // Of the device's memory before any worker was there; 0: unknown.
 };
 
 // Bytes that went between the device and its memory, by its hardware counters.
@@ -177,7 +188,7 @@ class RoundCollector {
   using Check = std::function<absl::Status()>;
   virtual ~RoundCollector() = default;
 
-  // Base's time a call for every series, in a process of its own.
+  // Base's time a call for every series, in a process of its own, and what a candidate's process takes beside it.
   virtual absl::StatusOr<Collected<PilotData>> Pilot(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                      DeviceLease* lease, const Check& check) = 0;
   // One round: fresh processes that take turns, the lease held for a quad at a time. On a GPU there are three, base,

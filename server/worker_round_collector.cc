@@ -14,6 +14,7 @@
 #include "server/worker/arm_calls.h"
 #include "server/worker/evidence_calls.h"
 #include "server/worker/host_load.h"
+#include "server/worker/pilot_calls.h"
 #include "server/worker/quad_calls.h"
 #include "server/worker/round_crews.h"
 #include "server/worker/worker_crew.h"
@@ -21,6 +22,7 @@
 namespace keval::server {
 namespace {
 
+using std::chrono::steady_clock;
 using worker::Draw;
 using worker::Purpose;
 using worker::Reply;
@@ -54,12 +56,6 @@ std::vector<Seat> Shuffled(std::vector<Seat> seats, std::uint64_t bits) {
 
 DispatchRecord DispatchOf(const worker::Dispatch& dispatch) {
   return {dispatch.variant(), dispatch.path(), dispatch.reason(), dispatch.fallback()};
-}
-
-void TellTurn(const JobArms& arms, const std::string& name, std::size_t number, std::size_t count) {
-  if (arms.on_turn) {
-    arms.on_turn(name, static_cast<int>(number), static_cast<int>(count));
-  }
 }
 
 absl::Status CollectSeries(const JobArms& arms, const SeriesRun& run, int round, int index, WorkerCrew* crew,
@@ -111,87 +107,28 @@ absl::Status CollectCrew(const JobArms& arms, const std::vector<SeriesRun>& seri
                                     Draw(arms.seed, Purpose::kCpus, round, 0));
   for (std::size_t i = 0; i < part.series.size() && status.ok(); ++i) {
     const std::size_t index = part.series[i];
-    TellTurn(arms, series[index].series, index, series.size());
+    worker::TellTurn(arms, series[index].series, index, series.size());
     status = CollectSeries(arms, series[index], round, static_cast<int>(index), crew, data);
   }
   return status;
-}
-
-// On a GPU, where LibTorch says what its tensors take and not what its context does: about an H200's.
-constexpr double kContextBytes = 512.0 * 1048576;
-
-WorkerBytes BytesOf(const worker::Prepared& prepared, bool cpu) {
-  const auto inputs = static_cast<double>(prepared.input_bytes());
-  const double others = std::max(0.0, static_cast<double>(prepared.held_bytes()) - inputs);
-  const auto peak = static_cast<double>(prepared.peak_bytes());
-  // A CPU's process holds its program and libraries beside the inputs; a GPU's caching allocator what calls took.
-  return cpu ? WorkerBytes{others, inputs, peak} : WorkerBytes{kContextBytes, inputs, std::max(peak, others)};
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-// Median of a few calls; of one where they take long.
-absl::StatusOr<double> TimeBase(WorkerCrew* crew) {
-  constexpr double kLongNs = 0.25e9;
-  constexpr int kCalls = 5;
-  absl::StatusOr<worker::BlockDone> first = worker::TimeBlock(0, 1, Seat::kBase, crew);
-  if (!first.ok()) {
-    return first.status();
-  }
-  if (static_cast<double>(first->ns(0)) > kLongNs) {
-    return static_cast<double>(first->ns(0));
-  }
-  absl::StatusOr<worker::BlockDone> more = worker::TimeBlock(1, kCalls, Seat::kBase, crew);
-  if (!more.ok()) {
-    return more.status();
-  }
-  return Median(std::vector<double>(more->ns().begin(), more->ns().end()));
-}
-
-absl::Status CollectPilot(const JobArms& arms, const std::vector<SeriesRun>& series, WorkerCrew* crew,
-                          PilotData* data) {
-  int index = 0;
-  for (const SeriesRun& run : series) {
-    TellTurn(arms, run.series, static_cast<std::size_t>(index), series.size());
-    const Work work = {run.shape, DiagnosticRegion::kForwardBackward, Draw(arms.seed, Purpose::kPilot, 0, index++),
-                       true};
-    absl::StatusOr<WorkerCrew::Turn> turn = crew->TakeTurn();
-    if (!turn.ok()) {
-      return turn.status();
-    }
-    absl::StatusOr<worker::Prepared> prepared = worker::PrepareArm(arms, work, Seat::kBase, crew);
-    if (!prepared.ok()) {
-      return prepared.status();
-    }
-    data->bytes[run.series] = BytesOf(*prepared, arms.device == "cpu");
-    absl::StatusOr<double> ns = TimeBase(crew);
-    if (!ns.ok()) {
-      return ns.status();
-    }
-    data->base_ns[run.series] = *ns;
-  }
-  return absl::OkStatus();
 }
 
 ContractRowData RowOf(const worker::ContractRow& row) {
   return {row.id(), row.arm(), row.case_name(), row.measured(), row.limit(), row.status(), row.why()};
 }
 
-// The contract of base against `candidate`, in one process, which sits in `seat` for blame.
-absl::Status CollectContract(const JobArms& arms, const std::string& candidate, Seat seat, WorkerCrew* crew,
+// Both arms run in one process, the candidate's, which marks whose turn it is.
+absl::Status CollectContract(const JobArms& arms, WorkerCrew* crew,
                              const std::function<void(const ContractRowData&)>& on_row,
                              std::vector<ContractRowData>* rows) {
+  constexpr Seat seat = Seat::kCandidate;
   if (absl::Status status = crew->Start({seat}); !status.ok()) {
     return status;
   }
   Request request;
   worker::Contract& contract = *request.mutable_contract();
   contract.set_base_variant(arms.base_variant);
-  contract.set_candidate_variant(candidate);
+  contract.set_candidate_variant(arms.candidate_variant);
   contract.set_seed(arms.seed);
   contract.set_device(arms.device);
   contract.set_threads(arms.worker_threads);
@@ -236,8 +173,9 @@ absl::Status ForEachArm(const std::vector<SeriesRun>& series, ProfileData* data,
   return absl::OkStatus();
 }
 
-std::chrono::milliseconds StartTimeout(const WorkerRoundCollector::Options& options) {
-  return std::chrono::milliseconds(std::llround(options.start_timeout_seconds * 1000));
+WorkerCrew::Options CrewOptions(const WorkerRoundCollector::Options& options) {
+  return {options.worker_program, options.oom_counters,
+          std::chrono::milliseconds(std::llround(options.start_timeout_seconds * 1000))};
 }
 
 }  // namespace
@@ -251,12 +189,9 @@ WorkerRoundCollector::WorkerRoundCollector(Options options) : options_(std::move
 absl::StatusOr<Collected<PilotData>> WorkerRoundCollector::Pilot(const JobArms& arms,
                                                                  const std::vector<SeriesRun>& series,
                                                                  DeviceLease* lease, const Check& check) {
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  WorkerCrew crew(CrewOptions(options_), arms, lease, check);
   PilotData data;
-  absl::Status status = crew.Start({Seat::kBase});
-  if (status.ok()) {
-    status = CollectPilot(arms, series, &crew, &data);
-  }
+  const absl::Status status = worker::CollectPilot(arms, series, &crew, &data);
   return crew.Finish(status, std::move(data));
 }
 
@@ -266,9 +201,9 @@ absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& 
   RoundData data;
   double foreign_core_seconds = 0;
   for (const worker::RoundCrew& part : worker::CrewsOfRound(arms.device, series)) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = steady_clock::now();
     const worker::HostLoad host;
-    WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+    WorkerCrew crew(CrewOptions(options_), arms, lease, check);
     if (const absl::Status status = CollectCrew(arms, series, part, round, &crew, &data); !status.ok()) {
       absl::StatusOr<Collected<RoundData>> result = crew.Finish(status, RoundData());
       if (result.ok()) {
@@ -276,7 +211,7 @@ absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& 
       }
       return result;
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = std::chrono::duration<double>(steady_clock::now() - begin).count();
     foreign_core_seconds += seconds * host.ForeignCores(crew.process_ids());
     data.seconds += seconds;
     data.device_seconds += crew.device_seconds();
@@ -288,18 +223,9 @@ absl::StatusOr<Collected<RoundData>> WorkerRoundCollector::Round(const JobArms& 
 absl::StatusOr<Collected<std::vector<ContractRowData>>> WorkerRoundCollector::Contract(
     const JobArms& arms, const std::function<void(const ContractRowData&)>& row, DeviceLease* lease,
     const Check& check) {
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  WorkerCrew crew(CrewOptions(options_), arms, lease, check);
   std::vector<ContractRowData> rows;
-  absl::Status status = CollectContract(arms, arms.candidate_variant, Seat::kCandidate, &crew, row, &rows);
-  if (!status.ok() && crew.failure().has_value() && crew.failure()->cause == "candidate") {
-    // Both arms ran in that process: it is base's fault if base fails against itself as well.
-    WorkerCrew base_crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
-    std::vector<ContractRowData> unused;
-    const absl::Status again = CollectContract(arms, arms.base_variant, Seat::kBase, &base_crew, nullptr, &unused);
-    if (!again.ok() && (!base_crew.failure().has_value() || base_crew.failure()->cause == "base")) {
-      return base_crew.Finish(again, std::move(unused));
-    }
-  }
+  const absl::Status status = CollectContract(arms, &crew, row, &rows);
   return crew.Finish(status, std::move(rows));
 }
 
@@ -308,11 +234,11 @@ absl::StatusOr<Collected<ProfileData>> WorkerRoundCollector::Profile(const JobAr
                                                                      DeviceLease* lease, const Check& check) {
   ProfileData data;
   {
-    WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+    WorkerCrew crew(CrewOptions(options_), arms, lease, check);
     absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
     if (status.ok()) {
       status = ForEachArm(series, &data, [&](int index, Seat seat, ProfileData::Arm* arm) {
-        TellTurn(arms, series[index].series, static_cast<std::size_t>(index), series.size());
+        worker::TellTurn(arms, series[index].series, static_cast<std::size_t>(index), series.size());
         absl::StatusOr<ProfileData::Arm> counts = worker::CollectCounts(arms, series[index], index, seat, &crew);
         if (!counts.ok()) {
           return counts.status();
@@ -340,7 +266,7 @@ absl::Status WorkerRoundCollector::CountDram(const JobArms& arms, const std::vec
       return absl::OkStatus();
     });
   }
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, lease, check);
+  WorkerCrew crew(CrewOptions(options_), arms, lease, check);
   absl::Status status = crew.Start({Seat::kBase, Seat::kCandidate});
   return ForEachArm(series, data, [&](int index, Seat seat, ProfileData::Arm* arm) {
     if (status.ok()) {
@@ -371,11 +297,11 @@ absl::StatusOr<Collected<DiagnosticsData>> WorkerRoundCollector::Diagnose(const 
       data.absent[runs[i].name] = absl::StrCat("not tried after ", kMostFailures, " others had failed");
       continue;
     }
-    TellTurn(arms, runs[i].name, i, runs.size());
+    worker::TellTurn(arms, runs[i].name, i, runs.size());
     const std::size_t before = data.samples.size();
     absl::Status status;
     if (crew == nullptr) {
-      crew = std::make_unique<WorkerCrew>(options_.worker_program, StartTimeout(options_), arms, lease, check);
+      crew = std::make_unique<WorkerCrew>(CrewOptions(options_), arms, lease, check);
       status = crew->Start({Seat::kBase, Seat::kCandidate});
     }
     if (status.ok()) {
@@ -397,7 +323,7 @@ absl::StatusOr<Collected<DiagnosticsData>> WorkerRoundCollector::Diagnose(const 
 
 absl::StatusOr<Collected<std::map<std::string, std::string>>> WorkerRoundCollector::Environment(const JobArms& arms,
                                                                                                 const Check& check) {
-  WorkerCrew crew(options_.worker_program, StartTimeout(options_), arms, nullptr, check);
+  WorkerCrew crew(CrewOptions(options_), arms, nullptr, check);
   std::map<std::string, std::string> facts;
   absl::Status status = crew.Start({Seat::kBase});
   if (status.ok()) {

@@ -16,7 +16,8 @@ namespace keval::server {
 class WorkerRoundCollector : public RoundCollector {
  public:
   struct Options {
-    std::string worker_program;  // Empty: keval-worker beside the running program.
+    std::string worker_program;                 // Empty: keval-worker beside the running program.
+    std::string oom_counters = "/proc/vmstat";  // The file in which the kernel counts kills as "oom_kill N".
     // Of a process, CUDA context included; apart from JobArms::hang_timeout_seconds, which bounds a block.
     double start_timeout_seconds = 120;
   };

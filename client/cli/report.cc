@@ -12,6 +12,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/flags.h"
 #include "client/cli/job_output.h"
+#include "client/cli/png.h"
 #include "client/cli/report_dir.h"
 
 namespace keval::cli {
@@ -44,11 +45,9 @@ absl::Status PrintReport(const Session& session, const std::string& report_json)
 
 absl::Status CheckPlots(const ReportFlags& flags) {
   if (flags.plots.empty()) return absl::OkStatus();
-  if (flags.plots != "svg") {
-    return InvalidField("--plots", flags.plots, "svg; a browser or rsvg-convert makes PNG of it");
-  }
+  if (flags.plots != "svg" && flags.plots != "png") return InvalidField("--plots", flags.plots, "svg or png");
   if (flags.report_dir.empty()) return InvalidField("--plots", flags.plots, "--report_dir beside it");
-  return absl::OkStatus();
+  return flags.plots == "png" ? CheckPngConverter() : absl::OkStatus();
 }
 
 int Report(const Session& session, const ReportFlags& flags) {
@@ -64,6 +63,7 @@ int Report(const Session& session, const ReportFlags& flags) {
   if (!files.ok()) return Complain(files.status(), session.json);
   absl::Status written;
   if (!flags.report_dir.empty()) written = WriteReport(flags.report_dir, *files, !flags.plots.empty());
+  if (written.ok() && flags.plots == "png") written = WritePngs(flags.report_dir);
   const auto text = ReportText(*files);
   if (!text.ok()) return Complain(text.status(), session.json);
   if (const auto status = PrintReport(session, *text); !status.ok()) return Complain(status, session.json);
@@ -80,7 +80,8 @@ void AddReport(CLI::App* app, Action* action) {
   const auto flags = std::make_shared<ReportFlags>();
   command->add_option("JOB", flags->job, "jobs/ID or ID")->required();
   command->add_option("--report_dir", flags->report_dir, "folder for the report's files");
-  command->add_option("--plots", flags->plots, "svg: its pictures as files too, into --report_dir");
+  command->add_option("--plots", flags->plots,
+                      "svg or png: its pictures as files too, into --report_dir; png by rsvg-convert");
   AddRequire(command, &flags->require, "any");
   command->callback([=] { *action = [flags](Session& session) { return Report(session, *flags); }; });
 }

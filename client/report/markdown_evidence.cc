@@ -363,6 +363,13 @@ std::string IdentitySection(const Json& report) {
               CodeSpan(TextOf(one, "sha256"))});
   }
   Table times({"job", "value"});
+  const Json& time = Member(report, "time");
+  if (time.is_object()) {
+    times.Add(
+        {"device seconds of its rounds", absl::StrCat(FixedOf(time, "device_seconds", 1), " measured, ",
+                                                      FixedOf(time, "predicted_device_seconds", 1), " predicted")});
+    times.Add({"seconds of its rounds", FixedOf(time, "seconds", 1)});
+  }
   for (const absl::string_view key : {"create_time_unix_ms", "start_time_unix_ms", "end_time_unix_ms"}) {
     times.Add({absl::StrCat("`", key, "`"), UtcOf(report, key)});
   }

@@ -106,7 +106,9 @@ class Slices {
 struct Norms {
   double max_base = 0;
   double base_squares = 0;
+  double base_quartics = 0;  // Of fourth powers.
   double difference_squares = 0;
+  double product = 0;  // <base, candidate - base>
 };
 
 Norms MeasureNorms(const Slices& slices, Agreement* agreement) {
@@ -120,7 +122,10 @@ Norms MeasureNorms(const Slices& slices, Agreement* agreement) {
     const at::Tensor difference = at::where(finite, c - b, zero).abs_();
     const at::Tensor magnitude = b_finite.abs();
     norms.max_base = std::max(norms.max_base, magnitude.max().item<double>());
-    norms.base_squares += b_finite.square().sum().item<double>();
+    const at::Tensor b_squares = b_finite.square();
+    norms.base_squares += b_squares.sum().item<double>();
+    norms.base_quartics += b_squares.square().sum().item<double>();
+    norms.product += (at::where(finite, c - b, zero) * b_finite).sum().item<double>();
     norms.difference_squares += difference.square().sum().item<double>();
     agreement->max_abs = std::max(agreement->max_abs, difference.max().item<double>());
     const at::Tensor relative = at::where(magnitude.gt(0), difference / magnitude, zero);
@@ -149,6 +154,11 @@ Agreement CompareC1(const at::Tensor& base, const at::Tensor& candidate) {
   const double difference_norm = std::sqrt(norms.difference_squares);
   if (difference_norm > 0) {
     result.frobenius = norms.base_squares > 0 ? difference_norm / std::sqrt(norms.base_squares) : kInfinity;
+  }
+  if (norms.base_squares > 0) {
+    result.trend = norms.product / norms.base_squares;
+    result.trend_by_relative_errors = std::sqrt(norms.base_quartics) / norms.base_squares;
+    result.trend_by_absolute_errors = 1 / std::sqrt(norms.base_squares);
   }
   const bool cast = IsCast(base.scalar_type());
   const double tolerance = kTolerance * std::max(1.0, norms.max_base);

@@ -16,6 +16,13 @@ struct Agreement {
   double max_rel = 0;
   // ||candidate - base|| / ||base||; 0 where both are zero, infinite where only base is. Judged before the cast only.
   double frobenius = 0;
+  // What of the distance is a multiple of base: <candidate - base, base> / ||base||^2, over elements that are finite in
+  // both; 0 where base is. Reported, not judged.
+  double trend = 0;
+  // What `trend` would be by chance where every element were off by an independent error of one part of itself, or of
+  // one: its standard deviation is that times these.
+  double trend_by_relative_errors = 0;
+  double trend_by_absolute_errors = 0;
   // The largest |candidate - base| in units of its own elementwise limit: at most 1 where all agree; infinite where an
   // element agrees with nothing (see CompareC1).
   double worst_ratio = 0;

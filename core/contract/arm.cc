@@ -82,8 +82,14 @@ void StopIfLost(const linear_logp::Device& device) {
   if (!status.ok()) throw linear_logp::Stopped{status};
 }
 
-Arm::Arm(int index, const Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check)
-    : index_(index), variant_(variant), description_(variant->Describe()), device_(device), check_(std::move(check)) {}
+Arm::Arm(int index, const Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check,
+         RunningMark* running)
+    : index_(index),
+      variant_(variant),
+      description_(variant->Describe()),
+      device_(device),
+      check_(std::move(check)),
+      running_(running) {}
 
 Options Arm::OptionsOf(const Case& test_case) const {
   Options options = test_case.options;
@@ -93,11 +99,12 @@ Options Arm::OptionsOf(const Case& test_case) const {
 
 template <typename Call>
 void Arm::Guard(Outcome* outcome, const Call& call) const {
+  if (check_) {
+    const absl::Status status = check_();
+    if (!status.ok()) throw linear_logp::Stopped{status};
+  }
+  const RunningScope running(running_, Runs());
   try {
-    if (check_) {
-      const absl::Status status = check_();
-      if (!status.ok()) throw linear_logp::Stopped{status};
-    }
     call();
   } catch (const linear_logp::Stopped&) {
     throw;  // The caller is to stop: nothing that the variant did wrong.
@@ -106,12 +113,13 @@ void Arm::Guard(Outcome* outcome, const Call& call) const {
   } catch (const std::exception& error) {
     outcome->error = absl::StrCat("threw: ", error.what());
   }
-  if (!outcome->error.empty()) StopIfLost(device_);
+  StopIfLost(device_);  // Waits for all that was queued, on any stream.
 }
 
 bool Arm::Declines(const Case& test_case, Outcome* outcome) const {
   const Options options = OptionsOf(test_case);
-  const linear_logp::Support support = variant_->Supports(test_case.problem, options, device_);
+  const linear_logp::Support support =
+      Marked([&](const Variant& variant) { return variant.Supports(test_case.problem, options, device_); });
   if (support.supported) return false;
   outcome->declined = absl::StrCat("declines ", test_case.Label(), ": ",
                                    support.reason.empty() ? "it gives no reason" : support.reason);
@@ -157,6 +165,11 @@ Outcome Arm::RunLarge(const Case& test_case) const {
     outcome.gradients = variant_->Backward(test_case.inputs, options, {}, check_, nullptr);
   });
   return outcome;
+}
+
+std::int64_t Arm::ScratchBytes(const Case& test_case) const {
+  return Marked(
+      [&](const Variant& variant) { return variant.ScratchBytes(test_case.problem, OptionsOf(test_case), {}); });
 }
 
 }  // namespace keval::contract

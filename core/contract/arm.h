@@ -2,8 +2,10 @@
 #ifndef KEVAL_CORE_CONTRACT_ARM_H_
 #define KEVAL_CORE_CONTRACT_ARM_H_
 
+#include <cstdint>
 #include <string>
 
+#include "base/running.h"
 #include "core/contract/cases.h"
 #include "core/contract/op_trace.h"
 #include "core/linear_logp/variant.h"
@@ -34,18 +36,29 @@ void StopIfLost(const linear_logp::Device& device);
 // Owner: one contract check; used by its thread alone. The variant outlives it.
 class Arm {
  public:
-  // `index`: 0 for base, 1 for candidate.
-  Arm(int index, const linear_logp::Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check);
+  // `index`: 0 for base, 1 for candidate. `running` outlives the arm.
+  Arm(int index, const linear_logp::Variant* variant, linear_logp::Device device, linear_logp::ContinueCheck check,
+      RunningMark* running);
 
   int index() const { return index_; }
   const linear_logp::Device& device() const { return device_; }
   const char* name() const { return index_ == 0 ? "base" : "candidate"; }
   const linear_logp::VariantDescription& description() const { return description_; }
-  const linear_logp::Variant& variant() const { return *variant_; }
   // The case's, naming this arm's variant.
   linear_logp::Options OptionsOf(const Case& test_case) const;
   bool Claims(linear_logp::ProductionPath path) const { return description_.production_path == path; }
   bool ClaimsAnyPath() const { return !Claims(linear_logp::ProductionPath::kNone); }
+
+  // What `call`, which runs code of the variant and gives tensors, gives: marked as the arm's until the device is
+  // through with it.
+  template <typename Call>
+  auto Marked(const Call& call) const {
+    const RunningScope running(running_, Runs());
+    auto result = call(*variant_);
+    StopIfLost(device_);
+    return result;
+  }
+  std::int64_t ScratchBytes(const Case& test_case) const;
 
   // Forward and Backward under the case's autocast. What the variant throws becomes `error`; throws only
   // linear_logp::Stopped, when the caller is to stop.
@@ -58,12 +71,14 @@ class Arm {
   template <typename Call>
   void Guard(Outcome* outcome, const Call& call) const;
   bool Declines(const Case& test_case, Outcome* outcome) const;
+  Running Runs() const { return index_ == 0 ? Running::kBase : Running::kArm; }
 
   int index_;
   const linear_logp::Variant* variant_;
   linear_logp::VariantDescription description_;
   linear_logp::Device device_;
   linear_logp::ContinueCheck check_;
+  RunningMark* running_;
 };
 
 }  // namespace keval::contract

@@ -138,11 +138,20 @@ class Operation {
 
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
   at::Tensor Of(const std::vector<at::Tensor>& at, const at::Tensor& targets) const {
-    return linear_logp::LinearLogp(arm_.variant(), arm_.OptionsOf(case_), at[0], at[1], at[2], targets);
+    return arm_.Marked([&](const linear_logp::Variant& variant) {
+      return linear_logp::LinearLogp(variant, arm_.OptionsOf(case_), at[0], at[1], at[2], targets);
+    });
   }
   // sum of grad_logp * logp.
   at::Tensor Loss(const std::vector<at::Tensor>& at) const {
     return (Of(at, case_.inputs.targets) * case_.inputs.grad_logp).sum();
+  }
+  // Of `output`, made of Of's results, with respect to `at`; `upstream` undefined: of a scalar.
+  std::vector<at::Tensor> Gradients(const at::Tensor& output, const std::vector<at::Tensor>& at,
+                                    const at::Tensor& upstream = {}, bool create_graph = false) const {
+    return arm_.Marked([&](const linear_logp::Variant&) {
+      return torch::autograd::grad({output}, at, {upstream}, /*retain_graph=*/create_graph, create_graph);
+    });
   }
 
  private:
@@ -163,8 +172,7 @@ void JudgeLeadingShape(const Arm& arm, const Case& c, Tally* tally) {
   at[0] = wide.narrow(1, c.Width(), c.Width()).unflatten(0, {1, tokens}).unsqueeze(2);
   const at::Tensor logp = operation.Of(at, c.inputs.targets.reshape({1, tokens, 1}));
   tally->Expect(c.Label(), logp.sizes() == at::IntArrayRef({1, tokens, 1}), "logp has another leading shape");
-  const auto gradients =
-      torch::autograd::grad({logp}, operation.leaves(), {c.inputs.grad_logp.reshape({1, tokens, 1})});
+  const auto gradients = operation.Gradients(logp, operation.leaves(), c.inputs.grad_logp.reshape({1, tokens, 1}));
   tally->Expect(c.Label(),
                 SameBits(logp.reshape({tokens}).to(at::kCPU), want.logp) &&
                     SameBits(gradients[0].to(at::kCPU), want.gradients.grad_hidden) &&
@@ -201,49 +209,33 @@ void CheckC9OnCpu(const Evidence& evidence, const Arm& arm, Tally* tally) {
   if (!Usable(c, arm.Run(c), tally)) return;
   const Operation operation(arm, c);
   const auto& leaves = operation.leaves();
-  const std::vector<at::Tensor> first = torch::autograd::grad({operation.Loss(leaves)}, leaves);
+  const std::vector<at::Tensor> first = operation.Gradients(operation.Loss(leaves), leaves);
   JudgeDifferences(
       c.Label(), leaves, first, [&](const auto& at) { return operation.Loss(at).template item<double>(); }, tally);
 
   // A scalar made of the first gradients, and its own gradients.
   const auto squared = [&](const std::vector<at::Tensor>& at) {
-    const std::vector<at::Tensor> gradients =
-        torch::autograd::grad({operation.Loss(at)}, at, {}, /*retain_graph=*/true, /*create_graph=*/true);
+    const std::vector<at::Tensor> gradients = operation.Gradients(operation.Loss(at), at, {}, /*create_graph=*/true);
     at::Tensor sum = gradients[0].square().sum();
     for (std::size_t i = 1; i < gradients.size(); ++i) sum = sum + gradients[i].square().sum();
     return sum;
   };
-  const std::vector<at::Tensor> second = torch::autograd::grad({squared(leaves)}, leaves);
+  const std::vector<at::Tensor> second = operation.Gradients(squared(leaves), leaves);
   JudgeDifferences(
       "float64/second_order", leaves, second, [&](const auto& at) { return squared(at).template item<double>(); },
       tally);
 }
 
-// What of the autograd engine throws, as a failure of the row.
-template <typename Body>
-void CatchingErrors(const std::string& label, Tally* tally, const Body& body) {
-  try {
-    body();
-  } catch (const linear_logp::Stopped&) {
-    throw;
-  } catch (const c10::Error& error) {
-    tally->Fail(label, absl::StrCat("threw: ", error.what_without_backtrace()));
-  } catch (const std::exception& error) {
-    tally->Fail(label, absl::StrCat("threw: ", error.what()));
-  }
-}
-
 void CheckC7AndLeadingShapes(const Evidence& evidence, const Arm& arm, Tally* tally) {
   CheckC7(evidence, arm, tally);
   for (const DType dtype : evidence.maker.DTypes()) {
-    const Case c = evidence.maker.Plain(dtype, {}, "leading_shape");
-    CatchingErrors(c.Label(), tally, [&] { JudgeLeadingShape(arm, c, tally); });
+    JudgeLeadingShape(arm, evidence.maker.Plain(dtype, {}, "leading_shape"), tally);
   }
 }
 
 void CheckC9(const Evidence& evidence, const Arm& arm, Tally* tally) {
   if (evidence.maker.device().cuda) return tally->Note("float64 is accepted on a CPU only");
-  CatchingErrors("float64", tally, [&] { CheckC9OnCpu(evidence, arm, tally); });
+  CheckC9OnCpu(evidence, arm, tally);
 }
 
 void JudgeDispatch(const Case& c, const Arm& arm, const Dispatch& dispatch, Tally* tally) {

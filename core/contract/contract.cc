@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "core/contract/evidence.h"
@@ -56,18 +59,31 @@ std::vector<Line> AllLines() {
   return lines;
 }
 
-Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm) {
+std::string TextOf(const std::exception& error) {
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
+}
+
+// A CPU's allocator has no type for it.
+bool IsWantOfMemory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         absl::StrContains(TextOf(error), "can't allocate memory");
+}
+
+// What is thrown while a line is judged is the arm's doing, its results being such that they can't be, but for want of
+// memory in the judge's own code. Takes the mark back.
+Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm, RunningMark* running) {
   Tally tally(line.id, line.of_both ? "both" : arm.name());
   try {
     line.check(evidence, arm, &tally);
   } catch (const linear_logp::Stopped&) {
     throw;
-  } catch (const c10::Error& error) {
-    StopIfLost(arm.device());
-    tally.Fail("", absl::StrCat("threw: ", error.what_without_backtrace()));
   } catch (const std::exception& error) {
+    if (running->load() == Running::kHarness && IsWantOfMemory(error)) throw;
     StopIfLost(arm.device());
-    tally.Fail("", absl::StrCat("threw: ", error.what()));
+    running->store(Running::kHarness);
+    tally.Fail("", absl::StrCat("threw: ", TextOf(error)));
   }
   Row row = tally.ToRow();
   // C2 binds every variant: one that declined each of its inputs has shown nothing, by this or any other row.
@@ -84,16 +100,16 @@ absl::Status OwnFailure(const linear_logp::Device& device, absl::string_view tex
     if (absl::Status lost = linear_logp::CudaStickyError(device.index); !lost.ok()) return lost;
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("the contract check's own inputs failed on ", device.Name(), ": ", text));
+      absl::StrCat("the contract check's own tensors failed on ", device.Name(), ": ", text));
 }
 
-std::vector<Row> Check(Evidence* evidence, const std::function<void(const Row&)>& on_row) {
+std::vector<Row> Check(Evidence* evidence, const std::function<void(const Row&)>& on_row, RunningMark* running) {
   Gather(evidence);
   std::vector<Row> rows;
   for (const Line& line : AllLines()) {
     for (const Arm& arm : evidence->arms) {
       if (line.of_both && arm.index() == 0) continue;
-      rows.push_back(CheckLine(line, *evidence, arm));
+      rows.push_back(CheckLine(line, *evidence, arm, running));
       if (on_row) on_row(rows.back());
     }
   }
@@ -122,21 +138,22 @@ absl::StatusOr<std::vector<Row>> CheckContract(const ContractOptions& options,
   const absl::StatusOr<const Variant*> candidate = linear_logp::FindVariant(options.candidate);
   if (!candidate.ok()) return candidate.status();
   if (absl::Status status = CheckDevice(options.device); !status.ok()) return status;
+  RunningMark unasked = Running::kHarness;
+  RunningMark* const running = options.running == nullptr ? &unasked : options.running;
   linear_logp::SetReproducibleNumerics();
   const ThreadsScope threads(options.threads);
   try {
     const at::NoGradGuard no_grad;
-    Evidence evidence = {CaseMaker(options.seed, options.device),
-                         {Arm(0, *base, options.device, check), Arm(1, *candidate, options.device, check)},
-                         options.quick,
-                         {}};
-    return Check(&evidence, on_row);
+    Evidence evidence = {
+        CaseMaker(options.seed, options.device),
+        {Arm(0, *base, options.device, check, running), Arm(1, *candidate, options.device, check, running)},
+        options.quick,
+        {}};
+    return Check(&evidence, on_row, running);
   } catch (const linear_logp::Stopped& stopped) {
     return stopped.status;
-  } catch (const c10::Error& error) {
-    return OwnFailure(options.device, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return OwnFailure(options.device, error.what());
+    return OwnFailure(options.device, TextOf(error));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/running.h"
 #include "core/linear_logp/engine.h"
 
 namespace keval::contract {
@@ -42,6 +43,9 @@ struct ContractOptions {
   // Intra-op threads while it runs, then what they were; 0 leaves them. The inputs are small: on a busy machine more
   // threads than one make it ten times slower.
   int threads = 1;
+  // Set to the arm (kBase, kArm) while its code runs and until the device is through with it, to kHarness otherwise; an
+  // error that an arm's call ended the check with leaves it. Null: nobody asks. Outlives the call.
+  RunningMark* running = nullptr;
   bool quick = false;  // Leaves out C12 (tens of GiB on a GPU; a CPU never runs it) and the larger inputs.
 };
 
@@ -51,7 +55,7 @@ struct ContractOptions {
 // A variant that accepts none of the inputs fails C2.
 //
 // INVALID_ARGUMENT (field "variant", "device"); FAILED_PRECONDITION where the device can't be used; ABORTED where a
-// variant poisoned the device's context; RESOURCE_EXHAUSTED where the check's own inputs don't fit; what `check`
+// variant poisoned the device's context; RESOURCE_EXHAUSTED where what the check itself needs doesn't fit; what `check`
 // answered where it stopped the call (asked between calls of a variant and, by the variant, between chunks).
 // Not to be called from two threads at once: it sets the process's thread count and numerics (numerics.h), and on CUDA
 // it uses the device's current stream.

@@ -163,7 +163,7 @@ void JudgeRowsOf(const std::string& label, const char* name, const at::Tensor& g
 std::int64_t NeededBytes(const Arm& arm, const Case& c) {
   const linear_logp::Problem& p = c.problem;
   const std::int64_t operands = (p.num_tokens + p.vocab_size) * p.hidden_size * DTypeSize(p.dtype);
-  return arm.variant().ScratchBytes(p, arm.OptionsOf(c), {}) + 2 * operands + kReferenceBytes;
+  return arm.ScratchBytes(c) + 2 * operands + kReferenceBytes;
 }
 
 void CheckC12(const Evidence& evidence, const Arm& arm, Tally* tally) {

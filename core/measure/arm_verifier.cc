@@ -203,7 +203,8 @@ absl::Status ArmVerifier::PrepareSet(const linear_logp::Variant& base) {
     return status;
   }
   const linear_logp::VariantDescription base_is = base.Describe();
-  const Disagreement found = Compare(base_is, arm_.variant->Describe(), base_results, arm_.results);
+  const Disagreement found = Compare(base_is, arm_.variant->Describe(),
+                                     arm_.spec.autocast != linear_logp::Autocast::kNone, base_results, arm_.results);
   if (found.result != kResults) {
     if (absl::Status status = Settled(found.result, *digests); !status.ok()) {
       return status;

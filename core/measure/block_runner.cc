@@ -42,8 +42,10 @@ absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSe
     if (absl::Status status = arm->VerifyAndPoison(); !status.ok()) {
       return status;
     }
+    result.reasons_between |= session.ThrottleReasons();
   }
   result.after = session.Read();
+  result.reasons_between = ReasonsBetween(result.before, result.after, result.reasons_between);
   return result;
 }
 

@@ -20,11 +20,12 @@ struct BlockResult {
   std::vector<std::int64_t> ns;  // One for each timed repetition, > 0.
   DeviceReading before;
   DeviceReading after;
+  std::uint64_t reasons_between = 0;  // Of throttling after one of its repetitions, or by the device's own account.
 };
 
 // Each repetition: other input values, the cache overwritten, the queue drained; then the timer around the arm's call
 // alone; then its results verified (Arm::VerifyAndPoison), so that no call of a block can be skipped unseen. The device
-// is read before the first and after the last. REQUIRES arm->Prepare. Errors: Arm's.
+// is read before the first and after the last, its throttle reasons after each. REQUIRES arm->Prepare. Errors: Arm's.
 absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSession& session, Arm* arm);
 
 }  // namespace keval::measure

@@ -90,6 +90,12 @@ ClockLock::~ClockLock() {
   }
 }
 
+absl::Status RestoreClock(const std::string& record_folder, absl::string_view uuid) {
+  const std::string record = absl::StrCat(record_folder, "/", kRecordPrefix, uuid);
+  std::error_code error;
+  return IsUuid(uuid) && std::filesystem::exists(record, error) ? RestoreOne(record, uuid) : absl::OkStatus();
+}
+
 absl::Status RestoreClocks(const std::string& record_folder) {
   std::error_code error;
   std::filesystem::directory_iterator entries(record_folder, error);

@@ -37,6 +37,9 @@ class ClockLock {
 // start, before it measures. The first error; what could not be restored stays recorded, for the next start.
 absl::Status RestoreClocks(const std::string& record_folder);
 
+// The same for one device; OK where nothing is recorded of it.
+absl::Status RestoreClock(const std::string& record_folder, absl::string_view uuid);
+
 }  // namespace keval::measure
 
 #endif  // KEVAL_CORE_MEASURE_CLOCK_LOCK_H_

@@ -121,4 +121,8 @@ absl::Status DeviceSession::Synchronize() const {
 
 DeviceReading DeviceSession::Read() const { return state_->nvml == nullptr ? DeviceReading() : state_->nvml->Read(); }
 
+std::uint64_t DeviceSession::ThrottleReasons() const {
+  return state_->nvml == nullptr ? 0 : state_->nvml->ThrottleReasons();
+}
+
 }  // namespace keval::measure

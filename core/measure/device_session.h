@@ -2,16 +2,17 @@
 #ifndef KEVAL_CORE_MEASURE_DEVICE_SESSION_H_
 #define KEVAL_CORE_MEASURE_DEVICE_SESSION_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/running.h"
 #include "core/linear_logp/engine.h"
 #include "core/measure/l2_flush.h"
 #include "core/measure/nvml.h"
 #include "core/measure/raw_memory.h"
-#include "core/measure/running.h"
 #include "core/measure/timer.h"
 
 namespace keval::measure {
@@ -45,6 +46,8 @@ class DeviceSession {
 
   // All NaN on a CPU and where NVML can't be used; then NvmlNote says why.
   DeviceReading Read() const;
+  // Of this moment; 0 where they aren't known.
+  std::uint64_t ThrottleReasons() const;
   const Nvml* nvml() const;
   const std::string& NvmlNote() const;
 

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 #include "base/number.h"
+#include "core/linear_logp/cuda_device.h"
+#include "core/linear_logp/host_memory.h"
 #ifdef KEVAL_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
@@ -90,6 +93,14 @@ std::int64_t HeldBytes(const DeviceSession& session) {
   const std::vector<std::string> fields = absl::StrSplit(line, ' ');
   const auto pages = fields.size() > 1 ? ParseInt64(fields[1]) : std::nullopt;
   return pages.value_or(0) * sysconf(_SC_PAGESIZE);
+}
+
+std::int64_t FreeBytes(const DeviceSession& session) {
+  if (session.device().cuda) {
+    return linear_logp::CudaFreeBytes(session.device().index).value_or(0);
+  }
+  const std::int64_t free_bytes = linear_logp::ReadHostMemory().free_bytes;
+  return free_bytes == std::numeric_limits<std::int64_t>::max() ? 0 : free_bytes;
 }
 
 }  // namespace keval::measure

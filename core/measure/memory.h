@@ -22,6 +22,10 @@ absl::StatusOr<std::int64_t> IncrementalPeakBytes(const DeviceSession& session,
 // Bytes that the process holds on the device by now; on a CPU its resident set.
 std::int64_t HeldBytes(const DeviceSession& session);
 
+// Bytes of the device's memory that nobody holds now; on a CPU what the host and its control groups still give this
+// process. 0: unknown.
+std::int64_t FreeBytes(const DeviceSession& session);
+
 }  // namespace keval::measure
 
 #endif  // KEVAL_CORE_MEASURE_MEMORY_H_

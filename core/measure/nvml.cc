@@ -34,6 +34,12 @@ struct NvmlProcess {
   unsigned compute_instance_id;
 };
 
+struct NvmlViolation {
+  std::uint64_t reference_time;
+  std::uint64_t violation_time;
+};
+constexpr unsigned kPolicyThermal = 1;
+
 // nvmlClocksEventReason*.
 struct Reason {
   std::uint64_t bit;
@@ -61,6 +67,13 @@ bool IsThrottled(std::uint64_t reasons) {
     }
   }
   return false;
+}
+
+std::uint64_t ReasonsBetween(const DeviceReading& before, const DeviceReading& after, std::uint64_t seen) {
+  constexpr std::uint64_t kThermal = 0x020;
+  const bool grew = before.thermal_violation.has_value() && after.thermal_violation.has_value() &&
+                    *after.thermal_violation > *before.thermal_violation;
+  return seen | (grew ? kThermal : 0);
 }
 
 std::string ThrottleReasonsText(std::uint64_t reasons) {
@@ -97,6 +110,7 @@ struct Nvml::State {
   NvmlReturn (*power_limit)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*temperature)(NvmlDevice, unsigned, unsigned*) = nullptr;
   NvmlReturn (*throttle_reasons)(NvmlDevice, std::uint64_t*) = nullptr;
+  NvmlReturn (*violation)(NvmlDevice, unsigned, NvmlViolation*) = nullptr;
   NvmlReturn (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
   NvmlReturn (*persistence_mode)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*compute_mode)(NvmlDevice, unsigned*) = nullptr;
@@ -161,6 +175,7 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(absl::string_view uuid) {
   if (!nvml.Find(&nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons")) {
     nvml.Find(&nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");  // Before driver 535.
   }
+  nvml.Find(&nvml.violation, "nvmlDeviceGetViolationStatus");
   nvml.Find(&nvml.processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   nvml.Find(&nvml.persistence_mode, "nvmlDeviceGetPersistenceMode");
   nvml.Find(&nvml.compute_mode, "nvmlDeviceGetComputeMode");
@@ -185,9 +200,10 @@ DeviceReading Nvml::Read() const {
   reading.memory_clock_mhz = nvml.Number(nvml.clock, 1, kClockMemory);
   reading.power_watts = nvml.Number(nvml.power, 1e-3);
   reading.temperature_celsius = nvml.Number(nvml.temperature, 1, kTemperatureGpu);
-  std::uint64_t reasons = 0;
-  if (nvml.throttle_reasons != nullptr && nvml.throttle_reasons(nvml.device, &reasons) == kSuccess) {
-    reading.throttle_reasons = reasons;
+  reading.throttle_reasons = ThrottleReasons();
+  NvmlViolation violation{};
+  if (nvml.violation != nullptr && nvml.violation(nvml.device, kPolicyThermal, &violation) == kSuccess) {
+    reading.thermal_violation = violation.violation_time;
   }
   if (nvml.processes != nullptr) {
     constexpr unsigned kMaxProcesses = 1024;
@@ -207,6 +223,13 @@ DeviceReading Nvml::Read() const {
     }
   }
   return reading;
+}
+
+std::uint64_t Nvml::ThrottleReasons() const {
+  std::uint64_t reasons = 0;
+  const bool told =
+      state_->throttle_reasons != nullptr && state_->throttle_reasons(state_->device, &reasons) == kSuccess;
+  return told ? reasons : 0;
 }
 
 bool Nvml::IsSplit() const {

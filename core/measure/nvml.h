@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,19 @@ struct DeviceReading {
   std::uint64_t throttle_reasons = 0;  // NVML's bits.
   std::vector<unsigned> process_ids;   // With a compute context there, this one included where it is listed.
   bool processes_known = false;
+  // How long the device has been slowed for heat since its driver was loaded, in the driver's unit; nullopt where it
+  // keeps no account.
+  std::optional<std::uint64_t> thermal_violation;
 };
 
 // Whether `reasons` make a block's times unfit: the hardware or a thermal limit slowed the clocks. The software power
 // cap is not among them: large shapes reach it under steady load, and an arm that draws more power pays for it in
 // production too. It is recorded with every block all the same.
 bool IsThrottled(std::uint64_t reasons);
+
+// NVML's bits of what slowed the device at some moment between two readings: what was `seen` meanwhile, and heat where
+// the device's account of it has grown.
+std::uint64_t ReasonsBetween(const DeviceReading& before, const DeviceReading& after, std::uint64_t seen);
 
 // "thermal (software), power brake" and so on; "none" for 0.
 std::string ThrottleReasonsText(std::uint64_t reasons);
@@ -46,6 +54,8 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   DeviceReading Read() const;
+  // Of this moment alone, at the cost of one question; 0 where the device does not tell.
+  std::uint64_t ThrottleReasons() const;
 
   // Whether the device is split into MIG instances; false where it does not tell.
   bool IsSplit() const;

@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "base/number.h"
+#include "core/contract/accuracy.h"
 #include "core/contract/agreement.h"
 #include "core/measure/raw_memory.h"
 
@@ -21,10 +24,33 @@ using linear_logp::VariantDescription;
 constexpr std::chrono::milliseconds kPatience{1000};  // For work that goes on behind a call's back.
 constexpr std::chrono::milliseconds kStep{10};
 
-// Relative Frobenius distance of two right implementations that sum in other orders or on tensor cores.
-double WideLimit(const at::Tensor& result, double declared_epsilon) {
-  const bool wide_type = result.scalar_type() == at::kFloat || result.scalar_type() == at::kDouble;
-  return std::max(wide_type ? 1e-5 : 1e-2, 8 * declared_epsilon);
+constexpr double kOtherSums = 1e-5;  // Between implementations that sum in float32 in another order.
+constexpr double kAutocast = 1e-2;   // Between those that multiply in 16 bits.
+constexpr double kChance = 6;        // Standard deviations.
+
+bool IsCast(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+// Relative Frobenius distance of two right implementations: both are rounded to the result's type.
+double DistanceLimit(at::ScalarType type, double declared_epsilon, bool autocast) {
+  const double rounding = IsCast(type) ? 2 * contract::RoundingUnit(type) : 0;
+  return std::max(autocast ? kAutocast : kOtherSums + rounding, 8 * declared_epsilon);
+}
+
+// Rounding to 16 bits hides a result that is too large throughout from every element's own limit; summed up it shows.
+// What chance makes of two roundings, each up to a unit and evenly spread; float16 has an absolute one below 2^-14.
+double TrendLimit(at::ScalarType type, const contract::Agreement& agreement, double declared_epsilon, bool autocast) {
+  if (autocast) {
+    return kAutocast;
+  }
+  double by_chance = 0;
+  if (IsCast(type)) {
+    by_chance = contract::RoundingUnit(type) * agreement.trend_by_relative_errors;
+    if (type == at::kHalf) {
+      by_chance += std::ldexp(1.0, -25) * agreement.trend_by_absolute_errors;
+    }
+    by_chance *= std::sqrt(2.0 / 3.0);
+  }
+  return kOtherSums + declared_epsilon + kChance * by_chance;
 }
 
 }  // namespace
@@ -77,21 +103,30 @@ void Unify(int sign, Results* results) {
   }
 }
 
-Disagreement Compare(const VariantDescription& base_is, const VariantDescription& own_is, const Results& base,
-                     const Results& own) {
+Disagreement Compare(const VariantDescription& base_is, const VariantDescription& own_is, bool autocast,
+                     const Results& base, const Results& own) {
+  const double epsilon = std::max(base_is.epsilon, own_is.epsilon);
   const bool both_production =
       base_is.production_path != ProductionPath::kNone && own_is.production_path != ProductionPath::kNone;
   for (std::size_t i = 0; i < kResults; ++i) {
     const contract::Agreement agreement = contract::CompareC1(base[i], own[i]);
     bool ok = agreement.ok;
-    if (!ok && !both_production && base[i].defined() && own[i].defined()) {
+    if (!base[i].defined() || !own[i].defined()) {
+      if (!ok) return {i, agreement.why};
+      continue;
+    }
+    const at::ScalarType type = base[i].scalar_type();
+    if (!ok && !both_production) {
       // The norm is over elements that are finite on both sides: of other types and shapes, and of NaN, it says
       // nothing.
-      ok = std::isfinite(agreement.worst_ratio) &&
-           agreement.frobenius <= WideLimit(base[i], std::max(base_is.epsilon, own_is.epsilon));
+      ok = std::isfinite(agreement.worst_ratio) && agreement.frobenius <= DistanceLimit(type, epsilon, autocast);
     }
     if (!ok) {
       return {i, agreement.why};
+    }
+    if (const double limit = TrendLimit(type, agreement, epsilon, autocast); std::abs(agreement.trend) > limit) {
+      return {i, absl::StrCat("throughout larger or smaller by a part of ", DoubleText(agreement.trend),
+                              ", which rounding explains up to ", DoubleText(limit))};
     }
   }
   return {};

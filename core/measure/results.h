@@ -32,15 +32,16 @@ void Unify(int sign, Results* results);
 // Overwrites the results' memory with NaN and drops them.
 absl::Status PoisonAndDrop(const DeviceSession& session, Results* results);
 
-// Where `own` is not what base computed from the same inputs: C1 between the two production paths, a wide distance
-// otherwise (enough to catch a result that was not computed; the contract is judged elsewhere). Other types, shapes and
+// Where `own` is not what base computed from the same inputs: C1 between the two production paths, otherwise a distance
+// that two right implementations may have (the contract is judged elsewhere); and between any two no more of it a
+// multiple of base than rounding makes by chance. `autocast`: products are of 16 bits. Other types, shapes and
 // non-finite elements never agree. May throw c10::Error.
 struct Disagreement {
   std::size_t result = kResults;  // kResults: none.
   std::string why;
 };
 Disagreement Compare(const linear_logp::VariantDescription& base_is, const linear_logp::VariantDescription& own_is,
-                     const Results& base, const Results& own);
+                     bool autocast, const Results& base, const Results& own);
 
 // Whether the results change within a second after `digests` of them were taken; false at once where they can't.
 absl::StatusOr<bool> StillChanging(const DeviceSession& session, const Results& results, const Digests& digests);

@@ -35,6 +35,12 @@ std::optional<double> DelayFraction(const server::JobArms& arms, Seat seat) {
 
 }  // namespace
 
+void TellTurn(const server::JobArms& arms, const std::string& name, std::size_t number, std::size_t count) {
+  if (arms.on_turn) {
+    arms.on_turn(name, static_cast<int>(number), static_cast<int>(count));
+  }
+}
+
 absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew) {
   Request request;
   Prepare& prepare = *request.mutable_prepare();

@@ -2,7 +2,9 @@
 #ifndef KEVAL_SERVER_WORKER_ARM_CALLS_H_
 #define KEVAL_SERVER_WORKER_ARM_CALLS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +21,9 @@ struct Work {
   std::uint64_t input_seed = 0;
   bool measure_peak = false;
 };
+
+// Tells who listens to the job that the series or diagnostic `name` has its turn.
+void TellTurn(const server::JobArms& arms, const std::string& name, std::size_t number, std::size_t count);
 
 // Errors of each: WorkerCrew's. REQUIRES a turn, held by the caller, for PrepareArm, AskArm and TimeBlock.
 absl::StatusOr<Prepared> PrepareArm(const server::JobArms& arms, const Work& work, Seat seat, WorkerCrew* crew);

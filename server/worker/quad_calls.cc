@@ -63,7 +63,8 @@ absl::Status CollectQuads(const server::JobArms& arms, const QuadPlan& plan, Wor
         samples->push_back(
             {plan.series, plan.role, plan.round, quad, pos, arm, rep, block->ns(rep), block->throttled()});
       }
-      blocks->push_back({plan.series, quad, pos, arm, ReadingOf(block->before()), ReadingOf(block->after())});
+      blocks->push_back({plan.series, quad, pos, arm, ReadingOf(block->before()), ReadingOf(block->after()),
+                         block->reasons_between()});
     }
   }
   return absl::OkStatus();

@@ -45,7 +45,7 @@ absl::StatusOr<RunningPage> RunningPage::Create() {
     close(fd);
     return status;
   }
-  return RunningPage(fd, new (page) measure::RunningMark(measure::Running::kHarness));
+  return RunningPage(fd, new (page) RunningMark(Running::kHarness));
 }
 
 absl::StatusOr<RunningPage> RunningPage::Attach(int fd) {
@@ -53,7 +53,7 @@ absl::StatusOr<RunningPage> RunningPage::Attach(int fd) {
   if (page == nullptr) {
     return SystemError("the shared page can't be mapped");
   }
-  return RunningPage(-1, static_cast<measure::RunningMark*>(page));
+  return RunningPage(-1, static_cast<RunningMark*>(page));
 }
 
 RunningPage::~RunningPage() {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "core/measure/running.h"
+#include "base/running.h"
 
 namespace keval::worker {
 
@@ -25,13 +25,13 @@ class RunningPage {
   ~RunningPage();
 
   int fd() const { return fd_; }
-  measure::RunningMark* mark() const { return mark_; }
+  RunningMark* mark() const { return mark_; }
 
  private:
-  RunningPage(int fd, measure::RunningMark* mark) : fd_(fd), mark_(mark) {}
+  RunningPage(int fd, RunningMark* mark) : fd_(fd), mark_(mark) {}
 
   int fd_;  // -1 at the worker's end.
-  measure::RunningMark* mark_;
+  RunningMark* mark_;
 };
 
 }  // namespace keval::worker

@@ -42,10 +42,9 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 
 }  // namespace
 
-WorkerCrew::WorkerCrew(std::string program, std::chrono::milliseconds start_timeout, const server::JobArms& arms,
-                       server::DeviceLease* lease, const server::RoundCollector::Check& check)
-    : program_(std::move(program)),
-      start_timeout_(start_timeout),
+WorkerCrew::WorkerCrew(Options options, const server::JobArms& arms, server::DeviceLease* lease,
+                       const server::RoundCollector::Check& check)
+    : options_(std::move(options)),
       arms_(arms),
       lease_(lease),
       check_(check),
@@ -55,7 +54,8 @@ absl::Status WorkerCrew::Start(const std::vector<Seat>& seats, std::uint64_t dra
   const std::vector<int> cpus =
       arms_.device == "cpu" ? ChooseCpus(UsableCpus(), arms_.worker_threads, draw) : std::vector<int>();
   for (const Seat seat : seats) {
-    absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = WorkerProcess::Spawn(program_, arms_.worker_threads);
+    absl::StatusOr<std::unique_ptr<WorkerProcess>> worker =
+        WorkerProcess::Spawn(options_.program, arms_.worker_threads, options_.oom_counters);
     absl::Status status = worker.status();
     if (status.ok() && !cpus.empty()) {
       status = PinProcess((*worker)->pid(), cpus);
@@ -70,7 +70,7 @@ absl::Status WorkerCrew::Start(const std::vector<Seat>& seats, std::uint64_t dra
     Send(seat, request);
   }
   for (const Seat seat : seats) {
-    absl::StatusOr<WorkerProcess::Answer> answer = Worker(seat).Receive(start_timeout_, check_);
+    absl::StatusOr<WorkerProcess::Answer> answer = Worker(seat).Receive(options_.start_timeout, check_);
     if (!answer.ok()) {
       return answer.status();
     }
@@ -83,9 +83,11 @@ absl::Status WorkerCrew::Start(const std::vector<Seat>& seats, std::uint64_t dra
       }
       return Fail(seat, *fault);
     }
-    if (!std::get<Reply>(*answer).has_started()) {
+    const Reply& reply = std::get<Reply>(*answer);
+    if (!reply.has_started()) {
       return FailAsHarness(seat, "answered something else to its start");
     }
+    free_bytes_[static_cast<std::size_t>(seat)] = reply.started().free_bytes();
   }
   return absl::OkStatus();
 }

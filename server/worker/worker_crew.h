@@ -27,8 +27,13 @@ namespace keval::worker {
 // says how.
 class WorkerCrew {
  public:
-  WorkerCrew(std::string program, std::chrono::milliseconds start_timeout, const server::JobArms& arms,
-             server::DeviceLease* lease, const server::RoundCollector::Check& check);
+  struct Options {
+    std::string program;
+    std::string oom_counters = kMachineOomCounters;  // WorkerProcess::Spawn's.
+    std::chrono::milliseconds start_timeout;
+  };
+  WorkerCrew(Options options, const server::JobArms& arms, server::DeviceLease* lease,
+             const server::RoundCollector::Check& check);
 
   // Starts a process for each seat, in that order, and waits until all are ready. Where the device is a CPU all of them
   // run on the same few of the host's CPUs, as many as a worker has threads, chosen by `draw`: they take turns, and
@@ -62,6 +67,8 @@ class WorkerCrew {
 
   std::chrono::milliseconds hang_timeout() const { return hang_timeout_; }
   double device_seconds() const { return device_seconds_; }
+  // Of the device's memory when the worker in `seat` had started; 0: unknown.
+  std::int64_t free_bytes(Seat seat) const { return free_bytes_[static_cast<std::size_t>(seat)]; }
   // Process ids that may hold a context on the device: the workers' and our own.
   std::vector<int> process_ids() const;
   const std::string& VariantOf(Seat seat) const;
@@ -83,8 +90,7 @@ class WorkerCrew {
   absl::Status Fail(Seat seat, const WorkerFault& fault);
   WorkerProcess& Worker(Seat seat) { return *workers_[static_cast<std::size_t>(seat)]; }
 
-  const std::string program_;
-  const std::chrono::milliseconds start_timeout_;
+  const Options options_;
   const server::JobArms& arms_;
   server::DeviceLease* const lease_;
   const server::RoundCollector::Check& check_;
@@ -92,6 +98,7 @@ class WorkerCrew {
   double device_seconds_ = 0;
   std::optional<server::WorkFailure> failure_;
   std::array<std::unique_ptr<WorkerProcess>, 3> workers_;
+  std::array<std::int64_t, 3> free_bytes_{};
 };
 
 }  // namespace keval::worker

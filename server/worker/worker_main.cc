@@ -1,5 +1,6 @@
 #include "server/worker/worker_main.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -45,6 +46,9 @@ int WorkerMain(int argc, char** argv, const WorkerHooks& hooks) {
   if (!running.ok()) {
     return Refuse();
   }
+  // A helper that an arm starts gets neither.
+  fcntl(kControlFd, F_SETFD, FD_CLOEXEC);
+  fcntl(kRunningFd, F_SETFD, FD_CLOEXEC);
   // No orphan outlives a killed server, even in the middle of a call; the second look closes the gap before the first.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != static_cast<pid_t>(*parent)) {

@@ -160,7 +160,7 @@ class SpawnPlan {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::string& program, int threads,
-                                                                    std::string kernel_counters) {
+                                                                    std::string oom_counters) {
   std::array<int, 2> sockets{};
   std::array<int, 2> pipes{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
@@ -185,16 +185,16 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::s
     return absl::UnavailableError(absl::StrCat("keval-worker can't be started: ", std::strerror(error)));
   }
   return std::unique_ptr<WorkerProcess>(
-      new WorkerProcess(pid, control.Release(), output.Release(), *std::move(running), std::move(kernel_counters)));
+      new WorkerProcess(pid, control.Release(), output.Release(), *std::move(running), std::move(oom_counters)));
 }
 
-WorkerProcess::WorkerProcess(pid_t pid, int control, int output, RunningPage running, std::string kernel_counters)
+WorkerProcess::WorkerProcess(pid_t pid, int control, int output, RunningPage running, std::string oom_counters)
     : pid_(pid),
       control_(control),
       output_(output),
       running_(std::move(running)),
-      kernel_counters_(std::move(kernel_counters)),
-      oom_kills_before_(KernelOomKills(kernel_counters_)) {}
+      oom_counters_(std::move(oom_counters)),
+      oom_kills_before_(KernelOomKills(oom_counters_)) {}
 
 WorkerProcess::~WorkerProcess() {
   Kill();
@@ -238,9 +238,9 @@ std::string WorkerProcess::LastWords() const {
 WorkerFault WorkerProcess::Blamed(std::string reason, const std::string& detail) const {
   using Blame = WorkerFault::Blame;
   switch (running_.mark()->load(std::memory_order_relaxed)) {
-    case measure::Running::kArm:
+    case Running::kArm:
       return {Blame::kArm, std::move(reason), detail};
-    case measure::Running::kBase:
+    case Running::kBase:
       return {Blame::kBase, std::move(reason), absl::StrCat("in base, which it runs to compare with, ", detail)};
     default:
       return {Blame::kHarness, std::move(reason), absl::StrCat("in keval's own code ", detail)};
@@ -313,24 +313,28 @@ absl::StatusOr<WorkerProcess::Answer> WorkerProcess::Receive(std::chrono::millis
     } else if (fds[1].revents != 0) {
       output_closed_ = true;  // Else poll would return at once, every time.
     }
-    if (fds[0].revents != 0) {
-      std::array<char, 65536> chunk;
-      const ssize_t n = recv(control_, chunk.data(), chunk.size(), MSG_DONTWAIT);
-      if (n > 0) {
-        decoder_.Append(chunk.data(), static_cast<std::size_t>(n));
-      } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        return Bury();
-      }
+    // Asked first: what it wrote before its end is still read. A helper that it left may hold the socket open.
+    const bool ended = HasEnded();
+    std::array<char, 65536> chunk;
+    const ssize_t n = recv(control_, chunk.data(), chunk.size(), MSG_DONTWAIT);
+    if (n > 0) {
+      decoder_.Append(chunk.data(), static_cast<std::size_t>(n));
+    } else if (ended || n == 0 || (errno != EAGAIN && errno != EINTR)) {
+      return Bury();
     }
   }
+}
+
+bool WorkerProcess::HasEnded() const {
+  siginfo_t ended{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_;
 }
 
 WorkerFault WorkerProcess::Bury() {
   using Blame = WorkerFault::Blame;
   const auto deadline = std::chrono::steady_clock::now() + kBurialPatience;
   while (!reaped_) {
-    siginfo_t ended{};
-    if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_) {
+    if (HasEnded()) {
       Kill();  // Helpers that it may have left; its number is its own, and its end what it was, until it is reaped.
     } else if (std::chrono::steady_clock::now() >= deadline) {
       Kill();
@@ -346,7 +350,7 @@ WorkerFault WorkerProcess::Bury() {
   }
   const int signal_number = WTERMSIG(wait_status_);
   const std::string signal_text = SignalText(signal_number);
-  if (signal_number == SIGKILL && KernelOomKills(kernel_counters_) > oom_kills_before_) {
+  if (signal_number == SIGKILL && KernelOomKills(oom_counters_) > oom_kills_before_) {
     // The kernel picks the largest process, not the one at fault: the machine's, not the arm's.
     return {Blame::kInfrastructure, "KILLED_BY_KERNEL",
             absl::StrCat("was killed (SIGKILL) while the kernel was killing for want of memory", LastWords())};

@@ -29,6 +29,9 @@ struct WorkerFault {
   bool is_contract = false;
 };
 
+// The whole machine's.
+inline constexpr char kMachineOomCounters[] = "/proc/vmstat";
+
 // Owns one child process in a process group of its own; the destructor kills what is left of the group and reaps the
 // child, so none is left behind. The child inherits its control socket, a page of shared memory, a pipe as stdout and
 // stderr, and nothing else; its environment is ours without what would change allocators or precision. Not thread-safe;
@@ -39,10 +42,10 @@ class WorkerProcess {
   using Check = std::function<absl::Status()>;
   using Answer = std::variant<Reply, WorkerFault>;
 
-  // `threads`: of the child's OpenMP pools. `kernel_counters`: where the kernel counts its kills for want of memory
-  // ("oom_kill N"); tests plant one. UNAVAILABLE where it can't be started.
+  // `threads`: of the child's OpenMP pools. `oom_counters`: where the kernel counts its kills for want of memory
+  // ("oom_kill N"). UNAVAILABLE where it can't be started.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::string& program, int threads,
-                                                              std::string kernel_counters = "/proc/vmstat");
+                                                              std::string oom_counters = kMachineOomCounters);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -52,15 +55,18 @@ class WorkerProcess {
   // A worker that has died in the meantime shows in Receive.
   void Send(const Request& request) const;
 
-  // The next reply, waited for at most `timeout` (then the worker is killed: HUNG). `check` is asked about every 50 ms;
-  // its error ends the wait and is returned. After a fault the process is dead and reaped.
+  // The next reply, or the end of the child whatever it left behind, waited for at most `timeout` (then the worker is
+  // killed: HUNG). `check` is asked about every 50 ms; its error ends the wait and is returned. After a fault the
+  // process is dead and reaped.
   absl::StatusOr<Answer> Receive(std::chrono::milliseconds timeout, const Check& check);
 
  private:
-  WorkerProcess(pid_t pid, int control, int output, RunningPage running, std::string kernel_counters);
+  WorkerProcess(pid_t pid, int control, int output, RunningPage running, std::string oom_counters);
 
   void DrainOutput();
-  // Waits for the end of a child whose channel has closed; says how it ended.
+  // Whether the child is dead, reaped or not.
+  bool HasEnded() const;
+  // Waits for the end of a child that has died or whose channel has closed; says how it ended.
   WorkerFault Bury();
   void Kill();
   WorkerFault FaultOf(const Failure& failure) const;
@@ -76,7 +82,7 @@ class WorkerProcess {
   bool output_closed_ = false;
   int wait_status_ = 0;
   RunningPage running_;
-  std::string kernel_counters_;
+  std::string oom_counters_;
   std::int64_t oom_kills_before_;
   std::string output_tail_;
   MessageDecoder decoder_;

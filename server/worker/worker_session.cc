@@ -113,7 +113,7 @@ void SetReading(const measure::DeviceReading& from, const RunBlock& block, Devic
 }  // namespace
 
 void WorkerSession::Handle(const Request& request, const Emit& emit) {
-  mark_->store(measure::Running::kHarness, std::memory_order_relaxed);
+  mark_->store(Running::kHarness, std::memory_order_relaxed);
   if (request.request_case() != Request::kStart && request.request_case() != Request::kContract &&
       session_ == nullptr) {
     emit(Failed(Failure::BAD_REQUEST, "the worker was not started"));
@@ -162,6 +162,7 @@ Reply WorkerSession::Open(const Start& start) {
   Reply reply;
   reply.mutable_started()->set_device_uuid(session_->uuid());
   reply.mutable_started()->set_nvml_note(session_->NvmlNote());
+  reply.mutable_started()->set_free_bytes(measure::FreeBytes(*session_));
   return reply;
 }
 
@@ -194,7 +195,7 @@ Reply WorkerSession::MakeArm(const Prepare& prepare) {
     if (!peak.ok()) {
       return Failed(peak.status());
     }
-    session_->MarkRunning(measure::Running::kHarness);
+    session_->MarkRunning(Running::kHarness);
     (*arm)->DropResults();
     prepared.set_peak_bytes(*peak);
   }
@@ -223,15 +224,29 @@ Reply WorkerSession::Measure(const RunBlock& block) {
   SetReading(result->before, block, done.mutable_before());
   SetReading(result->after, block, done.mutable_after());
   done.set_throttled(measure::IsThrottled(result->before.throttle_reasons) ||
-                     measure::IsThrottled(result->after.throttle_reasons));
+                     measure::IsThrottled(result->after.throttle_reasons) ||
+                     measure::IsThrottled(result->reasons_between));
+  done.set_reasons_between(result->reasons_between);
   return reply;
+}
+
+// A failure is the arm's: the mark stays then.
+absl::Status WorkerSession::RunToItsEnd() {
+  absl::Status status = arm_->Run();
+  if (status.ok()) {
+    status = session_->Synchronize();
+  }
+  if (status.ok()) {
+    session_->MarkRunning(Running::kHarness);
+  }
+  return status;
 }
 
 Reply WorkerSession::Count() {
   if (arm_ == nullptr) {
     return Failed(Failure::BAD_REQUEST, "a profile without an arm");
   }
-  const auto call = [this] { return arm_->Run(); };
+  const auto call = [this] { return RunToItsEnd(); };
   absl::StatusOr<measure::CountsByName> ops = measure::CountOps(call);
   if (!ops.ok()) {
     return Failed(ops.status());
@@ -258,7 +273,7 @@ Reply WorkerSession::CountDram() {
   if (arm_ == nullptr) {
     return Failed(Failure::BAD_REQUEST, "a count of bytes without an arm");
   }
-  const absl::StatusOr<measure::DramBytes> bytes = measure::CountDramBytes(*session_, [this] { return arm_->Run(); });
+  const absl::StatusOr<measure::DramBytes> bytes = measure::CountDramBytes(*session_, [this] { return RunToItsEnd(); });
   arm_->DropResults();
   Reply reply;
   DramCounted& counted = *reply.mutable_dram_counted();
@@ -282,6 +297,7 @@ Reply WorkerSession::CheckContract(const Contract& contract, const Emit& emit) c
   options.device = *device;
   options.seed = contract.seed();
   options.threads = contract.threads();
+  options.running = mark_;
   const auto emit_row = [&emit](const contract::Row& row) {
     Reply reply;
     ContractRow& out = *reply.mutable_contract_row();
@@ -294,7 +310,6 @@ Reply WorkerSession::CheckContract(const Contract& contract, const Emit& emit) c
     out.set_why(PrintableText(row.why));
     emit(reply);
   };
-  mark_->store(measure::Running::kArm, std::memory_order_relaxed);  // Nearly all of it is; the collector tells base's.
   absl::StatusOr<std::vector<contract::Row>> rows = contract::CheckContract(options, emit_row, nullptr);
   if (!rows.ok()) {
     return Failed(rows.status());

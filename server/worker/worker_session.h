@@ -5,9 +5,10 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
+#include "base/running.h"
 #include "core/measure/arm.h"
 #include "core/measure/device_session.h"
-#include "core/measure/running.h"
 #include "server/worker/worker.pb.h"
 
 namespace keval::worker {
@@ -19,7 +20,7 @@ class WorkerSession {
   using Emit = std::function<void(Reply)>;
 
   // `mark`: for whoever asks after this process's death; outlives the session.
-  explicit WorkerSession(measure::RunningMark* mark) : mark_(mark) {}
+  explicit WorkerSession(RunningMark* mark) : mark_(mark) {}
 
   // Emits the request's replies in order, the last one before it returns.
   void Handle(const Request& request, const Emit& emit);
@@ -28,12 +29,14 @@ class WorkerSession {
   Reply Open(const Start& start);
   Reply MakeArm(const Prepare& prepare);
   Reply Measure(const RunBlock& block);
+  // One call of the arm, awaited. Errors as Arm's.
+  absl::Status RunToItsEnd();
   Reply Count();
   Reply CountDram();
   Reply CheckContract(const Contract& contract, const Emit& emit) const;
   Reply Describe() const;
 
-  measure::RunningMark* const mark_;
+  RunningMark* const mark_;
   std::unique_ptr<measure::DeviceSession> session_;
   std::unique_ptr<measure::Arm> arm_;  // On session_, so it goes first.
 };

@@ -341,7 +341,8 @@ TEST_F(CliServerTest, RunsAJobToItsReport) {
   const CliResult printed = Run({"report", name, "--report_dir", File("taken"), "--json"});
   EXPECT_EQ(printed.code, 2);
   EXPECT_EQ(printed.out, again.out);
-  const CliResult png = Run({"report", name, "--report_dir", File("pictures"), "--plots", "png"});
+  const CliResult png =
+      Run({"report", name, "--report_dir", File("pictures"), "--plots", "png"}, {{"PATH", "/nonexistent"}});
   EXPECT_EQ(png.code, 2);
   EXPECT_THAT(png.err, HasSubstr("rsvg-convert"));
   EXPECT_EQ(Run({"watch", name, "--require", "any"}).code, 0);

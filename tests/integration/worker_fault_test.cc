@@ -14,6 +14,7 @@
 #include <ostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -73,6 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Fault{"planted_aborts", "CRASHED", "SIGABRT; it last wrote: planted last words", false},
                       Fault{"planted_segfaults", "CRASHED", "SIGSEGV", false},
                       Fault{"planted_exits", "CRASHED", "exited with code 7", false},
+                      Fault{"planted_leaves_helper", "CRASHED", "exited with code 7", false},
                       Fault{"planted_throws", "CRASHED", "a planted error", false},
                       Fault{"planted_hangs", "HUNG", "did not answer within", false},
                       Fault{"planted_out_of_memory", "OUT_OF_MEMORY", "ran out of memory", false},
@@ -124,14 +126,30 @@ TEST(WorkerFaultTest, ALateFaultLeavesWhatWasMeasured) {
   EXPECT_FALSE(failure.partial.empty());
 }
 
-// A block after a release, that is: without tensors it would be refused.
+// Each block begins with a preparation of its own, in which base runs too: the mark still tells them apart.
 TEST(WorkerFaultTest, ASequentialArmsFaultIsStillItsOwn) {
-  JobArms arms = Arms("planted_skips_late");
+  JobArms arms = Arms("planted_aborts_late");
   arms.sequential = true;
-  const WorkFailure failure = RoundFailure(arms);
-  EXPECT_EQ(failure.cause, "candidate");
-  EXPECT_TRUE(failure.is_contract);
+  const WorkFailure candidate = RoundFailure(arms);
+  EXPECT_EQ(candidate.cause, "candidate");
+  EXPECT_EQ(candidate.reason, "CRASHED");
+  EXPECT_THAT(candidate.detail, HasSubstr("candidate (planted_aborts_late) died of SIGABRT"));
+  EXPECT_FALSE(candidate.partial.empty());  // Blocks had been measured, so it wasn't the first preparation.
+  std::swap(arms.base_variant, arms.candidate_variant);
+  const WorkFailure base = RoundFailure(arms);
+  EXPECT_EQ(base.cause, "base");
+  EXPECT_EQ(base.reason, "CRASHED");
+  EXPECT_THAT(base.detail, HasSubstr("died of SIGABRT"));
+  arms = Arms("planted_skips_late");
+  arms.sequential = true;
+  const WorkFailure wrong = RoundFailure(arms);
+  EXPECT_EQ(wrong.cause, "candidate");
+  EXPECT_TRUE(wrong.is_contract);
+  arms = Arms("planted_harness_crashes");
+  arms.sequential = true;
+  EXPECT_EQ(RoundFailure(arms).cause, "harness");
 }
+
 TEST(WorkerFaultTest, AFallbackFailsOnlyWhereTheVariantIsForced) {
   JobArms arms = Arms("planted_falls_back");
   auto collector = PlantedWorkers();
@@ -143,12 +161,18 @@ TEST(WorkerFaultTest, AFallbackFailsOnlyWhereTheVariantIsForced) {
   EXPECT_TRUE(failure.is_contract);
 }
 
-TEST(WorkerFaultTest, TheContractBlamesTheArmThatCrashesIt) {
+TEST(WorkerFaultTest, TheContractBlamesWhoseCodeCrashesIt) {
   auto collector = PlantedWorkers();
-  EXPECT_EQ(FailureOf(collector.Contract(Arms("planted_aborts"), nullptr, nullptr, Carry)).cause, "candidate");
+  const auto cause = [&](const JobArms& arms) {
+    const WorkFailure failure = FailureOf(collector.Contract(arms, nullptr, nullptr, Carry));
+    EXPECT_EQ(failure.reason, "CRASHED") << failure.detail;
+    return failure.cause;
+  };
+  EXPECT_EQ(cause(Arms("planted_aborts")), "candidate");
   JobArms arms = Arms("portable_addmm");
   arms.base_variant = "planted_aborts";
-  EXPECT_EQ(FailureOf(collector.Contract(arms, nullptr, nullptr, Carry)).cause, "base");
+  EXPECT_EQ(cause(arms), "base");
+  EXPECT_EQ(cause(Arms("planted_harness_crashes_in_contract")), "harness");
   ExpectNoChildren();
 }
 
@@ -187,7 +211,8 @@ class CallLog {
       std::ifstream file(path_);
       pid_t caller = 0;
       std::int64_t tokens = 0;
-      for (int call = 1; file >> caller >> tokens; ++call) {
+      std::int64_t bytes = 0;
+      for (int call = 1; file >> caller >> tokens >> bytes; ++call) {
         if (call == calls) return caller;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "server/job_evidence.h"
+#include "server/job_plan.h"
 #include "tests/integration/worker_rounds.h"
 #include "tests/support/temp_dir.h"
 
@@ -55,8 +56,8 @@ TEST(WorkerRoundCollectorTest, ARoundIsBalancedAndItsSamplesFileReadsBack) {
   ExpectNoChildren();
 }
 
-// The arms' order is the concurrent mode's; each block's tensors are its own, and the contents the same.
-TEST(WorkerRoundCollectorTest, ASequentialRoundHasTheSameOrderAndHoldsTensorsInATurnOnly) {
+// The arms' order is the concurrent mode's, and so is what is measured.
+TEST(WorkerRoundCollectorTest, ASequentialRoundHasTheSameOrder) {
   auto collector = Real();
   JobArms arms = Arms();
   const auto order = [&](const JobArms& of) {
@@ -96,9 +97,13 @@ TEST(WorkerRoundCollectorTest, EvidenceNamesPathsAndPeaks) {
   EXPECT_EQ(control.base_peak_bytes, control.candidate_peak_bytes);
 }
 
-// Calls by num_tokens of the series, then by process, as planted_logs writes them down; `first`: who made the first.
-using Calls = std::map<std::int64_t, std::map<std::int64_t, int>>;
-Calls CallsOfRound(const JobArms& arms, const std::vector<SeriesRun>& series, int round, std::int64_t* first) {
+// A call as planted_logs writes it down.
+struct LoggedCall {
+  std::int64_t process = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t siblings_bytes = 0;  // Resident in the other workers.
+};
+std::vector<LoggedCall> LoggedCallsOfRound(const JobArms& arms, const std::vector<SeriesRun>& series, int round) {
   const testing::TempDir folder;
   const std::string log = folder.path() + "/log";
   setenv("KEVAL_PLANTED_LOG", log.c_str(), 1);
@@ -106,14 +111,48 @@ Calls CallsOfRound(const JobArms& arms, const std::vector<SeriesRun>& series, in
   WorkerRoundCollector collector = PlantedWorkers();
   Value(collector.Round(arms, series, round, &lease, Carry));
   unsetenv("KEVAL_PLANTED_LOG");
-  Calls calls;
-  *first = 0;
+  std::vector<LoggedCall> calls;
   std::ifstream file(log);
-  for (std::int64_t process = 0, tokens = 0; file >> process >> tokens;) {
-    if (*first == 0) *first = process;
-    ++calls[tokens][process];
+  for (LoggedCall call; file >> call.process >> call.num_tokens >> call.siblings_bytes;) {
+    calls.push_back(call);
   }
   return calls;
+}
+
+// Calls by num_tokens of the series, then by process; `first`: who made the first.
+using Calls = std::map<std::int64_t, std::map<std::int64_t, int>>;
+Calls CallsOfRound(const JobArms& arms, const std::vector<SeriesRun>& series, int round, std::int64_t* first) {
+  Calls calls;
+  *first = 0;
+  for (const LoggedCall& call : LoggedCallsOfRound(arms, series, round)) {
+    if (*first == 0) *first = call.process;
+    ++calls[call.num_tokens][call.process];
+  }
+  return calls;
+}
+
+// Side by side both arms hold their inputs; one after the other, whoever computes is alone with its own.
+TEST(WorkerRoundCollectorTest, ASequentialRoundHoldsTensorsInATurnOnly) {
+  constexpr std::int64_t kWeightBytes = 40 << 20;  // Above what glibc ever keeps of a freed block.
+  JobArms arms = Arms("planted_logs");
+  SeriesRun run = Series(1)[0];
+  run.shape.num_tokens = 4;
+  run.shape.hidden_size = 2560;
+  run.shape.vocab_size = kWeightBytes / 4 / run.shape.hidden_size;
+  run.shape.chunk_elems = 0;
+  run.timed_repetitions = 1;
+  const auto most = [&] {
+    std::int64_t bytes = 0;
+    const auto calls = LoggedCallsOfRound(arms, {run}, 0);
+    EXPECT_FALSE(calls.empty());
+    for (const LoggedCall& call : calls) bytes = std::max(bytes, call.siblings_bytes);
+    return bytes;
+  };
+  const std::int64_t concurrent = most();
+  EXPECT_GT(concurrent, kWeightBytes);
+  arms.sequential = true;
+  EXPECT_LT(most(), concurrent - kWeightBytes / 2);
+  ExpectNoChildren();
 }
 
 // What a process has run decides its heap's later page faults: between base's own process, which had run every series,
@@ -202,6 +241,59 @@ TEST(WorkerRoundCollectorTest, ThePilotTimesBaseForEverySeries) {
   EXPECT_GE(bytes.inputs, 300 * 32 * 4);
   EXPECT_GE(bytes.peak, 2 * 300 * 32 * 4);
   EXPECT_LT(pilot.bytes.at("64x32x300/bfloat16/bias").inputs, bytes.inputs);
+  EXPECT_GT(pilot.free_bytes, bytes.context);  // Of this machine, or its control group.
+  for (const auto& [series, turn] : pilot.turns) {
+    EXPECT_GT(turn.repetition, pilot.base_ns.at(series) * 1e-9) << series;  // All of it is more than what is timed.
+    EXPECT_GT(turn.preparation, turn.repetition) << series;
+  }
+  ExpectNoChildren();
+}
+
+// The candidate needs more than base there: a base that is slim doesn't tell.
+TEST(WorkerRoundCollectorTest, ThePilotTakesTheLargerOfBothArmsMemory) {
+  const auto peak_of = [](const char* base, const char* candidate) {
+    JobArms arms = Arms(candidate);
+    arms.base_variant = base;
+    auto collector = Real();
+    const auto result = collector.Pilot(arms, Series(), nullptr, Carry);
+    return Value(result).bytes.at("64x32x300/float32/bias").peak;
+  };
+  const double slim = peak_of("portable_addmm", "portable_addmm");
+  const double large = peak_of("portable_matmul_add", "portable_matmul_add");
+  EXPECT_GT(large, slim);
+  EXPECT_EQ(peak_of("portable_addmm", "portable_matmul_add"), large);
+  EXPECT_EQ(peak_of("portable_matmul_add", "portable_addmm"), large);
+  ExpectNoChildren();
+}
+
+// With preparation, verification and the sequential mode's repeated preparations. What a busy machine adds to one of
+// two pilots or rounds is left out.
+TEST(WorkerRoundCollectorTest, ThePlansDeviceSecondsAreTheRoundsOwn) {
+  DeviceLease lease;
+  JobArms arms = Arms();
+  auto collector = Real();
+  for (const bool sequential : {false, true}) {
+    arms.sequential = sequential;
+    std::vector<double> predicted;
+    std::vector<double> measured;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const auto pilot = collector.Pilot(arms, Series(), &lease, Carry);
+      predicted.push_back(0);
+      for (const SeriesRun& run : Series()) {
+        v1::JobPlan::SeriesPlan plan;
+        plan.set_quads(run.quads);
+        plan.set_timed_repetitions(run.timed_repetitions);
+        plan.set_discarded_repetitions(run.discarded_repetitions);
+        predicted.back() += SeriesDeviceSeconds(plan, Value(pilot).turns.at(run.series), sequential);
+      }
+      const auto round = collector.Round(arms, Series(), repeat, &lease, Carry);
+      measured.push_back(Value(round).device_seconds);
+    }
+    const auto [least_predicted, most_predicted] = std::minmax_element(predicted.begin(), predicted.end());
+    const auto [least_measured, most_measured] = std::minmax_element(measured.begin(), measured.end());
+    EXPECT_LT(*least_predicted, 4 * *most_measured) << sequential;
+    EXPECT_GT(*most_predicted, *least_measured / 4) << sequential;
+  }
   ExpectNoChildren();
 }
 

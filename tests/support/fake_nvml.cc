@@ -1,7 +1,7 @@
 // A stand-in for libnvidia-ml.so.1 with three devices, for tests without a GPU. The second one is hot and busy; it
 // shares the node with process 4242. The third is split. Locks are written down as lines of the file
 // $KEVAL_FAKE_NVML_STATE, so that they outlive the process as a real device's do; with $KEVAL_FAKE_NVML_DENY nobody may
-// lock.
+// lock. $KEVAL_FAKE_NVML_VIOLATION is how long each was slowed for heat; without it they keep no account.
 #include <unistd.h>
 
 #include <cstdint>
@@ -31,6 +31,10 @@ struct Process {
   std::uint64_t used_gpu_memory;
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
+};
+struct Violation {
+  std::uint64_t reference_time;
+  std::uint64_t violation_time;
 };
 constexpr int kSuccess = 0;
 constexpr int kNotSupported = 3;
@@ -97,6 +101,12 @@ int nvmlDeviceGetTemperature(void* device, unsigned, unsigned* celsius) {
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, std::uint64_t* reasons) {
   *reasons = static_cast<Device*>(device)->throttle_reasons;
+  return kSuccess;
+}
+int nvmlDeviceGetViolationStatus(void*, unsigned policy, Violation* violation) {
+  const char* const text = std::getenv("KEVAL_FAKE_NVML_VIOLATION");
+  if (text == nullptr || policy != 1) return kNotSupported;  // Heat alone.
+  violation->violation_time = std::strtoull(text, nullptr, 10);
   return kSuccess;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {

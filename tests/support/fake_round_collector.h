@@ -26,6 +26,7 @@ struct FakeWork {
   double base_ns = 1e6;
   std::map<std::string, double> pilot_ns;  // By series; base_ns otherwise.
   server::WorkerBytes worker_bytes;        // The pilot's, of each series.
+  double free_bytes = 0;                   // The pilot's.
   std::int64_t base_peak_bytes = 100 << 20;
   std::int64_t candidate_peak_bytes = 100 << 20;
   bool candidate_falls_back = false;
@@ -69,6 +70,7 @@ class FakeRoundCollector : public server::RoundCollector {
       if (auto failure = work_->on_pilot(attempt)) return *failure;
     }
     server::PilotData data;
+    data.free_bytes = work_->free_bytes;
     for (const auto& run : series) {
       data.bytes[run.series] = work_->worker_bytes;
       const auto own = work_->pilot_ns.find(run.series);

@@ -30,6 +30,9 @@ void TakeAwayMemory() {
 class Harm {
  public:
   void Before(const worker::Request& request) {
+    if (request.has_contract()) {
+      variant_ = request.contract().candidate_variant();
+    }
     if (!request.has_prepare() || request.prepare().variant().empty()) {
       return;
     }
@@ -44,6 +47,9 @@ class Harm {
   }
 
   void Change(worker::Reply* reply) const {
+    if (reply->has_contract_row() && variant_ == "planted_harness_crashes_in_contract") {
+      std::raise(SIGSEGV);
+    }
     if (!reply->has_block_done()) {
       return;
     }
@@ -56,7 +62,7 @@ class Harm {
   }
 
  private:
-  std::string variant_;  // Of the last preparation.
+  std::string variant_;  // Of the last preparation, or the contract's candidate.
 };
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace keval::testing {
@@ -40,16 +41,18 @@ constexpr int kLate = 9;  // Beyond the calls before an arm's first block.
 class Planted : public Variant {
  public:
   // The right one is looked up here: Describe is called under the registry's lock.
-  Planted(std::string name, Fault fault, LogpFault logp_fault, std::int64_t only_vocab_size)
+  Planted(std::string name, Fault fault, LogpFault logp_fault, std::int64_t only_vocab_size, bool foreign)
       : right_(**linear_logp::FindVariant("portable_matmul_add")),
         name_(std::move(name)),
         fault_(std::move(fault)),
         logp_fault_(std::move(logp_fault)),
-        only_vocab_size_(only_vocab_size) {}
+        only_vocab_size_(only_vocab_size),
+        foreign_(foreign) {}
 
   linear_logp::VariantDescription Describe() const override {
     linear_logp::VariantDescription description = right_.Describe();
     description.name = name_;
+    if (foreign_) description.production_path = linear_logp::ProductionPath::kNone;
     return description;
   }
   linear_logp::Support Supports(const linear_logp::Problem& problem, const Options& options,
@@ -94,6 +97,7 @@ class Planted : public Variant {
   Fault fault_;
   LogpFault logp_fault_;
   std::int64_t only_vocab_size_;
+  bool foreign_;
   mutable std::atomic<int> calls_ = 0;
 };
 
@@ -105,6 +109,26 @@ Fault Late(Fault fault) {
   };
 }
 
+void Log(const std::string& line) {
+  if (const char* const path = std::getenv("KEVAL_PLANTED_LOG"); path != nullptr) {
+    std::ofstream(path, std::ios::app) << line + "\n";
+  }
+}
+
+// Of the other processes that this one's parent has.
+std::int64_t ResidentBytesOfSiblings() {
+  std::int64_t pages = 0;
+  std::ifstream children(absl::StrCat("/proc/", getppid(), "/task/", getppid(), "/children"));
+  for (std::int64_t child = 0; children >> child;) {
+    if (child == getpid()) continue;
+    std::ifstream statm(absl::StrCat("/proc/", child, "/statm"));
+    std::int64_t size = 0;
+    std::int64_t resident = 0;
+    if (statm >> size >> resident) pages += resident;
+  }
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
 void Abort(const Call& /*call*/) {
   constexpr char kWords[] = "planted last words\n";
   const ssize_t written = write(STDERR_FILENO, kWords, sizeof(kWords) - 1);
@@ -112,14 +136,12 @@ void Abort(const Call& /*call*/) {
   std::abort();
 }
 
-void Log(const Call& call) {
-  if (const char* const path = std::getenv("KEVAL_PLANTED_LOG"); path != nullptr) {
-    std::ofstream(path, std::ios::app) << absl::StrCat(getpid(), " ", call.inputs.hidden.size(0), "\n");
-  }
+void LogCall(const Call& call) {
+  Log(absl::StrCat(getpid(), " ", call.inputs.hidden.size(0), " ", ResidentBytesOfSiblings()));
 }
 
 void Hang(const Call& call) {
-  Log(call);
+  LogCall(call);
   for (;;) {
     pause();
   }
@@ -211,12 +233,23 @@ std::vector<std::pair<std::string, Fault>> Faults() {
       {"aborts_late", Late(Abort)},
       {"segfaults", [](const Call&) { std::raise(SIGSEGV); }},
       {"exits", [](const Call&) { _exit(7); }},
-      {"killed", [](const Call&) { std::raise(SIGKILL); }},
+      {"awaits_killer",
+       [](const Call&) {
+         Log(absl::StrCat(getpid()));
+         for (;;) pause();
+       }},
+      {"leaves_helper",
+       [](const Call&) {
+         if (fork() == 0) {
+           for (;;) pause();
+         }
+         _exit(7);
+       }},
       {"hangs", Hang},
       {"hangs_late", Late(Hang)},
       {"slow",
        [](const Call& call) {
-         Log(call);
+         LogCall(call);
          std::this_thread::sleep_for(std::chrono::milliseconds(30));
        }},
       {"out_of_memory",
@@ -234,8 +267,13 @@ std::vector<std::pair<std::string, Fault>> Faults() {
          call.dispatch->path = "another path";
          call.dispatch->reason = "planted";
        }},
-      {"logs", Log},
-      {"wrong", [](const Call& call) { call.gradients->grad_weight.mul_(1.001); }},
+      {"logs", LogCall},
+      {"wrong",
+       [](const Call& call) {  // Before it is rounded to the type of the results.
+         VariantInputs larger = call.inputs;
+         larger.grad_logp = larger.grad_logp * 1.001;
+         call.gradients->grad_weight = call.right(larger).grad_weight;
+       }},
       {"nan", [](const Call& call) { call.gradients->grad_weight.fill_(std::numeric_limits<double>::quiet_NaN()); }},
       {"wrong_shape", [](const Call& call) { call.gradients->grad_weight = call.gradients->grad_weight.t().clone(); }},
       {"wrong_dtype",
@@ -284,29 +322,28 @@ void AddFreshMemory(const Call& call) {
 
 std::unique_ptr<linear_logp::ScopedVariantForTest> Plant(std::string name, Fault fault, LogpFault logp_fault,
                                                          std::int64_t only_vocab_size) {
+  const bool foreign = absl::StrContains(name, "_foreign_");
   return std::make_unique<linear_logp::ScopedVariantForTest>(
-      std::make_unique<Planted>(std::move(name), std::move(fault), std::move(logp_fault), only_vocab_size));
+      std::make_unique<Planted>(std::move(name), std::move(fault), std::move(logp_fault), only_vocab_size, foreign));
 }
 
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants() {
   std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> planted;
-  for (const char* right :
-       {"right", "harness_crashes", "harness_hangs", "harness_out_of_memory", "harness_babbles", "throttled"}) {
+  for (const char* right : {"right", "foreign_right", "harness_crashes", "harness_crashes_in_contract", "harness_hangs",
+                            "harness_out_of_memory", "harness_babbles", "throttled"}) {
     planted.push_back(Plant(absl::StrCat("planted_", right), [](const Call&) {}));
   }
-  for (auto& [name, fault] : Faults()) {
-    planted.push_back(Plant(absl::StrCat("planted_", name), std::move(fault)));
-  }
-  for (auto& [name, fault] : Faults()) {  // With a state of their own.
-    planted.push_back(Plant(absl::StrCat("planted_sly_", name), std::move(fault), nullptr, kSlyVocabSize));
-  }
-  for (const auto& [name, only] :
-       {std::pair("planted_memoises_logp", std::int64_t{0}), std::pair("planted_sly_memoises_logp", kSlyVocabSize)}) {
+  for (const auto& [prefix, only] :
+       {std::pair("planted_", std::int64_t{0}), std::pair("planted_sly_", kSlyVocabSize),
+        std::pair("planted_foreign_", std::int64_t{0}), std::pair("planted_sly_foreign_", kSlyVocabSize)}) {
+    for (auto& [name, fault] : Faults()) {  // With a state of their own.
+      planted.push_back(Plant(absl::StrCat(prefix, name), std::move(fault), nullptr, only));
+    }
     const auto answer = [memo = std::make_shared<Memo>()](const VariantInputs& inputs, at::Tensor* logp) {
       memo->AnswerLogp(inputs, logp);
     };
     planted.push_back(Plant(
-        name, [](const Call&) {}, answer, only));
+        absl::StrCat(prefix, "memoises_logp"), [](const Call&) {}, answer, only));
   }
   return planted;
 }

@@ -43,7 +43,8 @@ void AddFreshMemory(const Call& call);
 //   planted_aborts_late       as that, from the ninth call on
 //   planted_segfaults         Backward raises SIGSEGV
 //   planted_exits             Backward ends the process with code 7
-//   planted_killed            Backward raises SIGKILL, as the kernel or an operator does
+//   planted_awaits_killer     Backward appends a line "PID" to the file that KEVAL_PLANTED_LOG names, and never returns
+//   planted_leaves_helper     Backward ends the process with code 7; a child lives on with all its descriptors
 //   planted_hangs             Backward never returns; it logs as planted_logs does
 //   planted_hangs_late        as that, from the ninth call on
 //   planted_slow              Backward sleeps 30 ms; it logs as planted_logs does
@@ -52,9 +53,10 @@ void AddFreshMemory(const Call& call);
 //   planted_loses_device      Backward throws what torch throws when a GPU is gone
 //   planted_falls_back        Backward says that it fell back
 //   planted_falls_back_late   as that, from the ninth call on
-//   planted_logs              Backward appends a line "PID num_tokens" to the file that KEVAL_PLANTED_LOG names, if any
+//   planted_logs              Backward appends a line "PID num_tokens BYTES" to that file, if any is named, BYTES being
+//                             resident in the other children of the process's parent
 // Cheats, and what flatters by accident:
-//   planted_wrong             grad_weight is 0.1 % too large
+//   planted_wrong             grad_weight is 0.1 % too large, before it is rounded
 //   planted_nan               grad_weight is NaN throughout
 //   planted_wrong_shape       grad_weight is transposed
 //   planted_wrong_dtype       grad_weight is float64
@@ -72,9 +74,12 @@ void AddFreshMemory(const Call& call);
 //   planted_changes_inputs    the first element of hidden is changed
 //   planted_changes_late      as that, from the ninth call on
 // Each is there once more as planted_sly_…: right unless the vocabulary has kSlyVocabSize words, so that it passes the
-// contract check. And those that are right, and by whose names the planted worker (planted_harness.h) harms itself:
+// contract check; as planted_foreign_…, which claims no production path, planted_foreign_right too; and as
+// planted_sly_foreign_…. And those that are right, and by whose names the planted worker (planted_harness.h) harms
+// itself:
 //   planted_harness_crashes, planted_harness_hangs, planted_harness_out_of_memory, planted_harness_babbles: keval's own
-//   code in the worker does that; planted_throttled: the worker says that each block of it was throttled.
+//   code in the worker does that; planted_harness_crashes_in_contract: between two rows of the contract check;
+//   planted_throttled: the worker says that each block of it was throttled.
 std::vector<std::unique_ptr<linear_logp::ScopedVariantForTest>> PlantVariants();
 
 }  // namespace keval::testing

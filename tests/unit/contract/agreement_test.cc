@@ -79,6 +79,17 @@ TEST(CompareC1, AfterTheCastSmallElementsMayDifferByAMillionth) {
   EXPECT_FALSE(CompareC1(Of({1.0, 1e-7}, at::kBFloat16), Of({1.0, 2e-6}, at::kBFloat16)).ok);
 }
 
+TEST(CompareC1, TheTrendIsWhatIsAMultipleOfBase) {
+  const at::Tensor base = Of({3, -4, 0}, at::kFloat);
+  EXPECT_NEAR(CompareC1(base, Of({3.3, -4.4, 0}, at::kFloat)).trend, 0.1, 1e-6);
+  EXPECT_NEAR(CompareC1(base, Of({3 + 0.4, -4 + 0.3, 7}, at::kFloat)).trend, 0, 1e-6);  // At right angles to it.
+  const Agreement a = CompareC1(base, base.clone());
+  EXPECT_EQ(a.trend, 0);
+  EXPECT_DOUBLE_EQ(a.trend_by_relative_errors, std::sqrt(81.0 + 256) / 25);
+  EXPECT_DOUBLE_EQ(a.trend_by_absolute_errors, 1.0 / 5);
+  EXPECT_EQ(CompareC1(Of({0, 0}, at::kFloat), Of({1, 1}, at::kFloat)).trend, 0);
+}
+
 TEST(CompareC1, NanNeverCountsAsAgreement) {  // C10
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     const Agreement both = CompareC1(Of({1, kNan}, dtype), Of({1, kNan}, dtype));

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,61 @@ TEST(Faults, AreNamedForTheBaseToo) {
   }
 }
 
+// Whose code runs, as its server would read it when the process died there.
+class RunningTest : public ::testing::Test {
+ protected:
+  // Of `name`, which says whose code it finds itself to be.
+  Fault Tells(const std::string& name) {
+    Fault fault;
+    fault.name = name;
+    fault.inner = "portable_matmul_add";
+    fault.after_forward = [this](const auto&, at::Tensor*) { ++seen_[mark_]; };
+    fault.after_backward = [this](const auto&, const auto&, linear_logp::Gradients*) { ++seen_[mark_]; };
+    return fault;
+  }
+
+  RunningMark mark_ = Running::kHarness;
+  std::map<Running, int> seen_;
+};
+
+TEST_F(RunningTest, IsTheArmInItsCallsAndTheHarnessBetweenThem) {
+  const ScopedVariantForTest registered(MakeFaulty(Tells("tells")));
+  int rows = 0;
+  const auto on_row = [&](const Row&) {
+    ++rows;
+    EXPECT_EQ(mark_.load(), Running::kHarness);
+  };
+  ASSERT_TRUE(CheckContract({.candidate = "tells", .running = &mark_}, on_row, nullptr).ok());
+  EXPECT_GT(rows, 10);
+  EXPECT_GT(seen_[Running::kArm], 100);
+  EXPECT_EQ(seen_.size(), 1U);
+  seen_.clear();
+  ASSERT_TRUE(CheckContract({.base = "tells", .running = &mark_}, on_row, nullptr).ok());
+  EXPECT_GT(seen_[Running::kBase], 100);
+  EXPECT_EQ(seen_.size(), 1U);
+}
+
+TEST_F(RunningTest, IsTheHarnessAgainAfterAnArmThrew) {
+  Fault fault = Tells("throws");
+  fault.after_backward = [](const auto&, const auto&, linear_logp::Gradients*) {
+    throw std::runtime_error("planted: DefaultCPUAllocator: can't allocate memory");
+  };
+  const ScopedVariantForTest registered(MakeFaulty(fault));
+  int failed = 0;
+  const auto rows = CheckContract(
+      {.candidate = "throws", .running = &mark_},
+      [&](const Row& row) {
+        EXPECT_EQ(mark_.load(), Running::kHarness);
+        if (row.status == RowStatus::kFail) {
+          ++failed;
+          EXPECT_NE(row.arm, "base") << row.id;
+        }
+      },
+      nullptr);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_GT(failed, 5);
+}
+
 // C12's check itself needs a GPU; its judgement doesn't depend on the size, so that a variant whose offsets wrap at
 // 2^13 elements instead of 2^31 shows it here.
 class OffsetTest : public ::testing::Test {
@@ -72,7 +129,9 @@ class OffsetTest : public ::testing::Test {
   static constexpr std::int64_t kWrap = 1 << 13;
 
   static Row Judge(const linear_logp::Variant& variant, const CaseShape& shape) {
-    Evidence evidence = {CaseMaker(0, {}), {Arm(0, &variant, {}, nullptr), Arm(1, &variant, {}, nullptr)}, false, {}};
+    RunningMark mark = Running::kHarness;
+    Evidence evidence = {
+        CaseMaker(0, {}), {Arm(0, &variant, {}, nullptr, &mark), Arm(1, &variant, {}, nullptr, &mark)}, false, {}};
     Tally tally("C12", "candidate");
     JudgeLargeShape(evidence, evidence.candidate(), shape, &tally);
     return tally.ToRow();

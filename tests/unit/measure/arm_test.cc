@@ -6,9 +6,12 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/dtype.h"
 #include "core/measure/block_runner.h"
 #include "core/measure/environment.h"
 #include "core/measure/op_counter.h"
@@ -159,6 +162,79 @@ INSTANTIATE_TEST_SUITE_P(
                       Cheat{"changes_inputs", "INPUTS_CHANGED", false, "changed its inputs: hidden"},
                       Cheat{"changes_late", "INPUTS_CHANGED", true, "changed its inputs: hidden"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+struct ForeignCheat {
+  const char* name;
+  const char* kind;
+  bool late = false;
+};
+class ForeignCheatTest : public ArmTest, public ::testing::WithParamInterface<std::tuple<ForeignCheat, DType>> {
+ protected:
+  // Large enough for 0.1 % to show in 16 bits.
+  absl::Status MeasureForeign(const std::string& name, int blocks) {
+    ArmSpec spec = Spec(absl::StrCat("planted_foreign_", name));
+    spec.dtype = std::get<DType>(GetParam());
+    spec.num_tokens = 64;
+    spec.hidden_size = 128;
+    auto arm = Arm::Create(spec, 11, session_.get());
+    absl::Status status = arm.status();
+    if (status.ok()) status = (*arm)->Prepare("portable_matmul_add", Region::kForwardBackward);
+    for (int i = 0; i < blocks && status.ok(); ++i) status = RunBlock({2, 5}, *session_, arm->get()).status();
+    return status;
+  }
+};
+
+// Who claims no production path is allowed another distance from base, and nothing else.
+TEST_P(ForeignCheatTest, IsFoundAndNamed) {
+  const ForeignCheat& cheat = std::get<ForeignCheat>(GetParam());
+  const absl::Status status = MeasureForeign(cheat.name, cheat.late ? 3 : 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_EQ(WrongResultNameOf(status), cheat.kind) << status;
+  EXPECT_TRUE(MeasureForeign("right", 1).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    planted_cheat, ForeignCheatTest,
+    ::testing::Combine(
+        ::testing::Values(ForeignCheat{"wrong", "WRONG_RESULT"}, ForeignCheat{"nan", "WRONG_RESULT"},
+                          ForeignCheat{"wrong_shape", "WRONG_RESULT"}, ForeignCheat{"wrong_dtype", "WRONG_RESULT"},
+                          ForeignCheat{"cached", "CACHED_RESULT"}, ForeignCheat{"memoises", "CACHED_RESULT", true},
+                          ForeignCheat{"memoises_logp", "CACHED_RESULT", true},
+                          ForeignCheat{"falls_back_late", "TIMED_DIFFERENTLY", true},
+                          ForeignCheat{"skips_late", "TIMED_DIFFERENTLY", true},
+                          ForeignCheat{"skips_most", "TIMED_DIFFERENTLY", true},
+                          ForeignCheat{"partly_written", "NOT_WRITTEN"}, ForeignCheat{"recycled", "RECYCLED_MEMORY"},
+                          ForeignCheat{"unfinished", "UNFINISHED_WORK"},
+                          ForeignCheat{"changes_precision", "PRECISION_CHANGED"},
+                          ForeignCheat{"changes_inputs", "INPUTS_CHANGED"},
+                          ForeignCheat{"changes_late", "INPUTS_CHANGED", true}),
+        ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
+    [](const auto& test) {
+      return absl::StrCat(std::get<ForeignCheat>(test.param).name, "_", DTypeName(std::get<DType>(test.param)));
+    });
+
+// These show in float32 alone: what they change is rounded away, or is not there, in 16 bits.
+INSTANTIATE_TEST_SUITE_P(planted_cheat_float32, ForeignCheatTest,
+                         ::testing::Combine(::testing::Values(ForeignCheat{"not_repeatable", "NOT_REPEATABLE"},
+                                                              ForeignCheat{"rounded", "LOW_PRECISION"}),
+                                            ::testing::Values(DType::kFloat32)),
+                         [](const auto& test) { return std::string(std::get<ForeignCheat>(test.param).name); });
+
+// What each element's own limit lets through in 16 bits.
+TEST_F(ArmTest, AProductionPathsTrendIsFoundToo) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const auto& [variant, right] : {std::pair("planted_wrong", false), std::pair("portable_addmm", true)}) {
+      ArmSpec spec = Spec(variant);
+      spec.dtype = dtype;
+      spec.num_tokens = 64;
+      spec.hidden_size = 128;
+      auto arm = Arm::Create(spec, 11, session_.get());
+      ASSERT_TRUE(arm.ok()) << arm.status();
+      const absl::Status status = (*arm)->Prepare("portable_matmul_add", Region::kForwardBackward);
+      EXPECT_EQ(status.ok(), right) << variant << " " << DTypeName(dtype) << ": " << status;
+    }
+  }
+}
 
 // The distance that is allowed between two summing orders is no excuse for what has none.
 TEST_F(ArmTest, AResultThatHasNoDistanceIsWrongAgainstAnyBase) {

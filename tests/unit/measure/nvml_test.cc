@@ -83,6 +83,31 @@ TEST_F(NvmlTest, DescribesInPrintableText) {
   EXPECT_EQ(facts.at("gpu_throttle_reasons"), "power cap (software), thermal (software)");
 }
 
+TEST_F(NvmlTest, AnAccountOfHeatThatGrewIsAReasonBetween) {
+  auto nvml = Nvml::Open(kFirst);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  const DeviceReading without = (*nvml)->Read();
+  EXPECT_FALSE(without.thermal_violation.has_value());
+  setenv("KEVAL_FAKE_NVML_VIOLATION", "12000", 1);
+  const DeviceReading before = (*nvml)->Read();
+  EXPECT_EQ(before.thermal_violation, 12000U);
+  EXPECT_FALSE(IsThrottled(ReasonsBetween(before, (*nvml)->Read(), 0)));
+  setenv("KEVAL_FAKE_NVML_VIOLATION", "12001", 1);
+  const DeviceReading after = (*nvml)->Read();
+  unsetenv("KEVAL_FAKE_NVML_VIOLATION");
+  EXPECT_FALSE(IsThrottled(before.throttle_reasons | after.throttle_reasons));  // At the edges nothing shows.
+  EXPECT_TRUE(IsThrottled(ReasonsBetween(before, after, 0)));
+  EXPECT_EQ(ReasonsBetween(before, after, 0x4), 0x24U);
+  EXPECT_EQ(ReasonsBetween(without, after, 0x4), 0x4U);
+  EXPECT_EQ(ReasonsBetween(after, before, 0), 0U);  // The driver was loaded anew.
+}
+
+TEST_F(NvmlTest, ThrottleReasonsAreAskedForAlone) {
+  auto nvml = Nvml::Open(kSecond);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  EXPECT_EQ((*nvml)->ThrottleReasons(), 0x24U);
+}
+
 TEST_F(NvmlTest, UnknownUuidIsNotFound) {
   const auto nvml = Nvml::Open("GPU-ffffffff-ffff-ffff-ffff-ffffffffffff");
   EXPECT_EQ(nvml.status().code(), absl::StatusCode::kNotFound);

@@ -1,11 +1,16 @@
 // Which clock a job's device runs at: nobody's business unless the operator asked for a lock, and given back
 // afterwards.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -14,6 +19,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/measure/clock_lock.h"
+#include "server/clock_guard.h"
 #include "tests/support/fake_round_collector.h"
 #include "tests/support/job_fixtures.h"
 #include "tests/support/job_server.h"
@@ -46,7 +53,7 @@ class JobClockTest : public ::testing::Test {
     SpecContext context = keval::testing::TestContext();
     context.devices = {context.devices[1]};
     context.devices[0].set_uuid(uuid);
-    return std::make_unique<JobServer>(dir_.path(), work_, context, ClockPolicy{lock_mhz, dir_.path()});
+    return std::make_unique<JobServer>(dir_.path(), work_, context, ClockPolicy{lock_mhz, dir_.path(), guard_});
   }
   static v1::BenchmarkSpec GpuSpec() {
     auto spec = keval::testing::TestSpec();
@@ -63,6 +70,7 @@ class JobClockTest : public ::testing::Test {
 
   const TempDir dir_;
   const std::string state_ = dir_.path() + "/fake_nvml_state";
+  std::string guard_ = KEVAL_CLOCK_GUARD;
   const std::shared_ptr<FakeWork> work_ = std::make_shared<FakeWork>();
   const std::string locked_ = std::string("lock ") + kIdle + " 1200\n";
   const std::string unlocked_ = std::string("unlock ") + kIdle + " 0\n";
@@ -121,6 +129,57 @@ TEST_F(JobClockTest, OfASharedDeviceStaysAloneAndTheJobRuns) {
   EXPECT_EQ(server->WaitForEnd(name).verdict(), "EQUIVALENT");
   EXPECT_EQ(Told(), "");
   EXPECT_THAT(Clock(server.get(), name), HasSubstr("left as it is: the device is shared"));
+}
+
+TEST_F(JobClockTest, WithoutAGuardItStaysAlone) {
+  guard_ = "/nonexistent/kevald";
+  const auto server = Serve(kIdle, 1200);
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  EXPECT_EQ(server->WaitForEnd(name).verdict(), "EQUIVALENT");
+  EXPECT_EQ(Told(), "");
+  EXPECT_THAT(Clock(server.get(), name), HasSubstr("left as it is: the clock's guard can't be started"));
+}
+
+// Nobody starts the server again: its guard does what it can't.
+TEST_F(JobClockTest, OfAServerThatIsKilledIsGivenBackByItsGuard) {
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    const auto guard = ClockGuard::Start(guard_, dir_.path(), kIdle);
+    const auto lock = measure::ClockLock::Take(kIdle, 1200, dir_.path());
+    const char byte = guard.ok() && lock.ok() ? '1' : '0';
+    if (write(ready[1], &byte, 1) != 1) _exit(1);
+    pause();
+    _exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, '1');
+  EXPECT_EQ(Told(), locked_);
+  kill(server, SIGKILL);
+  ASSERT_EQ(waitpid(server, nullptr, 0), server);
+  close(ready[0]);
+  close(ready[1]);
+  const std::string record = dir_.path() + "/clock_lock." + kIdle;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::filesystem::exists(record) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(std::filesystem::exists(record));
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+}
+
+TEST_F(JobClockTest, TheGuardEndsWithALockThatWasGivenBack) {
+  {
+    const auto guard = ClockGuard::Start(guard_, dir_.path(), kIdle);
+    ASSERT_TRUE(guard.ok()) << guard.status();
+    const auto lock = measure::ClockLock::Take(kIdle, 1200, dir_.path());
+    ASSERT_TRUE(lock.ok()) << lock.status();
+  }
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // No child is left.
 }
 
 TEST_F(JobClockTest, LeftByAKilledServerIsGivenBackAtTheNextStart) {

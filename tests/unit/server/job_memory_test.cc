@@ -53,23 +53,46 @@ TEST(JobMemoryTest, TheLeastIsOperandsResultsTableAndAChunk) {
 TEST(JobMemoryTest, TheRefusalNamesBothNumbersAndTheOtherMode) {
   v1::DeviceInfo device;
   device.set_name("cuda:0");
-  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_CONCURRENT).ok());  // Of unknown size.
-  device.set_memory_bytes(343);
-  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_CONCURRENT).ok());
-  device.set_memory_bytes(342);
-  const absl::Status refused = CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_CONCURRENT);
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT).ok());  // Of unknown size.
+  device.set_memory_bytes(349);  // A fiftieth, 6, is kept in reserve.
+  EXPECT_EQ(ReserveBytes(device), 6);
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT).ok());
+  device.set_memory_bytes(348);
+  const absl::Status refused = CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetFieldViolation(refused)->field, "primaries[1]");
   EXPECT_EQ(GetFieldViolation(refused)->value, "343");
   const std::string message(refused.message());
-  EXPECT_THAT(message, HasSubstr("at least 343 bytes side by side, cuda:0 has 342"));
+  EXPECT_EQ(GetFieldViolation(refused)->limit, "at most 342 bytes");
+  EXPECT_THAT(message,
+              HasSubstr("at least 343 bytes side by side; of 348 that cuda:0 has, 6 are kept in reserve, so 342 can "
+                        "be had (each process: context 100, inputs 10, a call 1; base's results to compare "
+                        "with 10)"));
   EXPECT_THAT(message, HasSubstr("sequential, which is weaker, needs 321 and fits"));
-  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, v1::PROCESS_MODE_SEQUENTIAL).ok());
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_SEQUENTIAL).ok());
   device.set_memory_bytes(320);
-  EXPECT_THAT(std::string(CheckRoundFits("x", kBytes, device, v1::PROCESS_MODE_CONCURRENT).message()),
+  EXPECT_THAT(std::string(CheckRoundFits("x", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT).message()),
               HasSubstr("doesn't fit either"));
-  EXPECT_EQ(CheckRoundFits("x", kBytes, device, v1::PROCESS_MODE_SEQUENTIAL).code(),
+  EXPECT_EQ(CheckRoundFits("x", kBytes, device, 0, v1::PROCESS_MODE_SEQUENTIAL).code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(JobMemoryTest, WhatIsFreeNowCountsAndNotWhatTheDeviceHas) {
+  v1::DeviceInfo device;
+  device.set_name("cuda:0");
+  device.set_memory_bytes(1000);  // 20 in reserve.
+  EXPECT_TRUE(CheckRoundFits("x", kBytes, device, 363, v1::PROCESS_MODE_CONCURRENT).ok());
+  WorkerBytes bytes = kBytes;
+  bytes.context_assumed = true;
+  const absl::Status refused = CheckRoundFits("x", bytes, device, 362, v1::PROCESS_MODE_CONCURRENT);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  const std::string message(refused.message());
+  EXPECT_THAT(message,
+              HasSubstr("of 1000 that cuda:0 has, 362 are free and 20 are kept in reserve, so 342 can be had"));
+  EXPECT_THAT(message, HasSubstr("context 100, assumed since it can't be measured, inputs 10"));
+  EXPECT_THAT(message, HasSubstr("needs 321 and fits"));
+  EXPECT_TRUE(CheckRoundFits("x", bytes, device, 341, v1::PROCESS_MODE_SEQUENTIAL).ok());
+  EXPECT_FALSE(CheckRoundFits("x", bytes, device, 340, v1::PROCESS_MODE_SEQUENTIAL).ok());
 }
 
 // Case planted_: what the processes take is known before they are started, and the refusal says how to go on.
@@ -89,7 +112,8 @@ TEST(JobMemoryTest, AMemoryThatIsTooSmallEndsAJobBeforeRoundOneUnlessSequential)
   EXPECT_EQ(refused.verdict(), "FAILED");
   EXPECT_EQ(refused.reason(), "MEMORY_EXCEEDED");
   EXPECT_EQ(refused.failure_cause(), "infrastructure");
-  EXPECT_THAT(refused.detail(), HasSubstr("need at least 9395240960 bytes side by side, cpu has 8589934592"));
+  EXPECT_THAT(refused.detail(), HasSubstr("need at least 9395240960 bytes side by side; of 8589934592 that cpu has, "
+                                          "171798691 are kept in reserve, so 8418135901 can be had"));
   EXPECT_THAT(refused.detail(), HasSubstr("sequential, which is weaker, needs 7516192768 and fits"));
   EXPECT_EQ(work->Calls("round 0"), 0);
   spec.mutable_procedure()->set_process_mode(v1::PROCESS_MODE_SEQUENTIAL);
@@ -97,6 +121,13 @@ TEST(JobMemoryTest, AMemoryThatIsTooSmallEndsAJobBeforeRoundOneUnlessSequential)
   EXPECT_EQ(job.verdict(), "EQUIVALENT");
   EXPECT_EQ(job.plan().predicted_memory_bytes(), 7516192768);
   EXPECT_THAT(job.detail(), HasSubstr("process_mode sequential: a weaker procedure"));
+  work->free_bytes = 7516192768 + 171798691 - 1;  // One byte too few, others having taken the rest.
+  const auto crowded = run(spec);
+  EXPECT_EQ(crowded.reason(), "MEMORY_EXCEEDED");
+  EXPECT_THAT(crowded.detail(),
+              HasSubstr("7687991458 are free and 171798691 are kept in reserve, so 7516192767 can be had"));
+  work->free_bytes += 1;
+  EXPECT_EQ(run(spec).verdict(), "EQUIVALENT");
 }
 
 }  // namespace

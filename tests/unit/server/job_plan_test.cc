@@ -31,7 +31,7 @@ v1::BenchmarkSpec Spec() {
 }
 
 v1::JobPlan PlanWithCallSeconds(const v1::BenchmarkSpec& spec, double seconds) {
-  return MakePlan(spec, {{kPrimary, seconds * 1e9}, {kGuard, 1e6}, {kControl, 1e6}}, {});
+  return MakePlan(spec, {.base_ns = {{kPrimary, seconds * 1e9}, {kGuard, 1e6}, {kControl, 1e6}}}, {});
 }
 
 TEST(JobPlanTest, SlowShapesTakeLess) {
@@ -68,6 +68,25 @@ TEST(JobPlanTest, PredictsDeviceSecondsToTheLastLook) {
   const v1::JobPlan plan = PlanWithCallSeconds(spec, 0.2);
   // Ten rounds of: 8 quads x 4 blocks x 3 calls of 0.2 s, and two series of 8 x 4 x 7 calls of 1 ms.
   EXPECT_NEAR(plan.predicted_device_seconds(), 10 * (8 * 4 * 3 * 0.2 + 2 * 8 * 4 * 7 * 0.001), 1e-9);
+}
+
+// What isn't timed takes the device all the same.
+TEST(JobPlanTest, PredictsPreparationAndVerification) {
+  auto spec = Spec();
+  PilotData pilot;
+  for (const char* series : {kPrimary, kGuard, kControl}) {
+    pilot.base_ns[series] = 1e6;
+    pilot.turns[series] = {.preparation = 0.5, .repetition = 0.003};
+  }
+  const double blocks = 8 * 4;
+  const double series = 2 * 0.5 + blocks * 7 * 0.003;
+  v1::JobPlan plan = MakePlan(spec, pilot, {});
+  EXPECT_NEAR(plan.predicted_device_seconds(), 10 * 3 * series, 1e-9);
+  spec.mutable_procedure()->set_process_mode(v1::PROCESS_MODE_SEQUENTIAL);
+  plan = MakePlan(spec, pilot, {});
+  EXPECT_NEAR(plan.predicted_device_seconds(), 10 * 3 * (series + blocks * 0.5), 1e-9);  // Each block prepares.
+  spec.set_max_device_seconds(100);
+  EXPECT_FALSE(CheckBudget(spec, plan).ok());
 }
 
 TEST(JobPlanTest, RefusesAPlanOverItsBudgetWithBothNumbers) {

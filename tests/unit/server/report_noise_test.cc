@@ -93,6 +93,18 @@ TEST(NoiseTest, CountsReasonsByArmAndOtherProcesses) {
               ElementsAre(HasSubstr("at 1 of 60 blocks, at most 2"), HasSubstr("At 1 of 60 blocks")));
 }
 
+// What came and went within a block is counted too.
+TEST(NoiseTest, CountsReasonsBetweenABlocksEdges) {
+  RoundData data;
+  BlockRecord block{.series = "s", .arm = 'B'};
+  block.reasons_between = 0x20;
+  data.blocks = {block};
+  auto evidence = DecodeEvidence(EncodeEvidence(data));
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->blocks[0].at("throttle_reasons_between"), 0x20);
+  EXPECT_EQ(NoiseJson({*evidence}).at("throttle_reasons").at("B"), (Json{{"thermal (software)", 1}}));
+}
+
 TEST(NoiseTest, NamesTheRoundsInWhichOthersUsedTheCpu) {
   Fixture fixture = AtClocks(1500, 1500);
   fixture.rounds[1].foreign_cpu_cores = 0.5;

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "tests/support/temp_dir.h"
@@ -100,6 +101,32 @@ TEST(WorkerProcessTest, HelpersThatAWorkerLeavesEndWithIt) {
   }
   EXPECT_FALSE(IsRunning(helper));
   ExpectNoChildren();
+}
+
+// Within the timeout: the socket tells nothing, since the helper holds it open.
+TEST(WorkerProcessTest, AHelperThatHoldsTheSocketDoesNotHideTheEnd) {
+  const testing::TempDir folder;
+  const std::string program = folder.path() + "/leave-a-helper";
+  std::ofstream(program) << "#!/bin/sh\nsleep 600 &\nexit 3\n";
+  ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+  const WorkerFault fault = FaultOf(program, std::chrono::minutes(5));
+  EXPECT_EQ(fault.reason, "CRASHED");
+  EXPECT_THAT(fault.detail, HasSubstr("exited with code 3"));
+  ExpectNoChildren();
+}
+
+// What was written before the end is an answer all the same.
+TEST(WorkerProcessTest, ADeadWorkersLastReplyIsRead) {
+  const testing::TempDir folder;
+  const std::string program = folder.path() + "/answer-and-leave";
+  std::ofstream(program) << "#!/bin/sh\nsleep 600 &\nprintf '\\000\\000\\000\\000' >&3\nexit 3\n";  // An empty reply.
+  ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+  auto worker = WorkerProcess::Spawn(program, 1);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>((*worker)->pid()), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(std::holds_alternative<Reply>(*(*worker)->Receive(milliseconds(10000), nullptr)));
+  EXPECT_EQ(std::get<WorkerFault>(*(*worker)->Receive(milliseconds(10000), nullptr)).reason, "CRASHED");
 }
 
 TEST(WorkerProcessTest, SilenceIsAHang) {
