@@ -29,6 +29,7 @@ constexpr const char* kEnvironmentFacts[] = {"device",
                                              "cuda_driver",
                                              "cuda_runtime",
                                              "gpu_power_limit",
+                                             "gpu_clock_lock",
                                              "worker_sha256"};
 constexpr const char* kBuildFacts[] = {"version", "commit", "build_type", "compiler", "torch_version"};
 
@@ -57,8 +58,13 @@ std::string ChangedFacts(absl::string_view before, absl::string_view after) {
   const Json new_facts = Json::parse(after.begin(), after.end(), nullptr, false);
   if (!old_facts.is_object() || !new_facts.is_object()) return "";
   std::string changed;
+  // Why a clock is not locked may change while the clock doesn't.
+  const auto fact_of = [](const Json& surroundings, const char* part, const std::string& key) {
+    const std::string fact = Fact(surroundings, part, key.c_str());
+    return key == "gpu_clock_lock" ? fact.substr(0, fact.find(':')) : fact;
+  };
   const auto compare = [&](const char* part, const char* prefix, const char* key) {
-    if (Fact(old_facts, part, key) == Fact(new_facts, part, key)) return;
+    if (fact_of(old_facts, part, key) == fact_of(new_facts, part, key)) return;
     absl::StrAppend(&changed, changed.empty() ? "" : ", ", prefix, key);
   };
   for (const char* key : kEnvironmentFacts) compare("environment", "", key);

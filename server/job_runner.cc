@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "core/measure/clock_lock.h"
 #include "server/clock_guard.h"
@@ -28,13 +29,24 @@ struct JobClock {
   std::string text;
 };
 
-JobClock LockClock(const ClockPolicy& policy, const v1::DeviceInfo& device) {
+// `check` ends the wait for others.
+JobClock LockClock(const ClockPolicy& policy, const v1::DeviceInfo& device, const JobExecution::Check& check) {
   if (device.uuid().empty()) return {};
   if (policy.lock_mhz == 0) return {nullptr, nullptr, "not locked: not asked for"};
-  auto guard = ClockGuard::Start(policy.guard_program, policy.record_folder, device.uuid());
+  const std::string owner = RandomHex128();
+  auto guard = ClockGuard::Start(policy.guard_program, policy.record_folder, device.uuid(), owner);
   absl::Status status = guard.status();
   if (status.ok()) {
-    auto lock = measure::ClockLock::Take(device.uuid(), static_cast<unsigned>(policy.lock_mhz), policy.record_folder);
+    const auto take = [&] {
+      return measure::ClockLock::Take(device.uuid(), static_cast<unsigned>(policy.lock_mhz), policy.record_folder,
+                                      owner);
+    };
+    const auto deadline = std::chrono::steady_clock::now() + policy.patience;
+    auto lock = take();
+    while (absl::IsFailedPrecondition(lock.status()) && std::chrono::steady_clock::now() < deadline && check().ok()) {
+      std::this_thread::sleep_for(kPollInterval);
+      lock = take();
+    }
     if (lock.ok()) {
       return {*std::move(guard), *std::move(lock),
               absl::StrCat("locked to ", policy.lock_mhz, " MHz while the job ran")};
@@ -43,7 +55,7 @@ JobClock LockClock(const ClockPolicy& policy, const v1::DeviceInfo& device) {
   }
   const std::string why(status.message());
   spdlog::warn("{}: the SM clock is not locked: {}", device.name(), why);
-  return {nullptr, nullptr, absl::StrCat("asked for ", policy.lock_mhz, " MHz, left as it is: ", why)};
+  return {nullptr, nullptr, absl::StrCat("not locked: ", policy.lock_mhz, " MHz were asked for, left as it is: ", why)};
 }
 
 }  // namespace
@@ -138,7 +150,7 @@ absl::Status JobRunner::Execute(Slot* slot, const StoredJob& job, bool resumed) 
     if (draining()) return absl::UnavailableError("the server is draining");
     return absl::OkStatus();
   };
-  const JobClock clock = LockClock(clocks_, slot->device.info);
+  const JobClock clock = LockClock(clocks_, slot->device.info, check);
   JobExecution execution({.store = store_,
                           .collector = slot->collector.get(),
                           .lease = slot->device.lease,
@@ -158,6 +170,12 @@ absl::Status JobRunner::Execute(Slot* slot, const StoredJob& job, bool resumed) 
   } catch (const std::exception& error) {
     // No job may take the server with it, nor be taken up again for ever.
     status = FailOnException(job.job.name(), error.what());
+  }
+  if (clock.guard != nullptr && !clock.guard->Watches()) {
+    spdlog::warn(
+        "{}: the guard of its locked SM clock was ended by somebody; a kill of this server would have left it "
+        "locked until the next start",
+        slot->device.info.name());
   }
   {
     MutexLock lock(&mutex_);

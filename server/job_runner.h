@@ -3,6 +3,7 @@
 #define KEVAL_SERVER_JOB_RUNNER_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -33,6 +34,8 @@ struct ClockPolicy {
   int lock_mhz = 0;           // 0: never, the default. Shared devices are left as they are.
   std::string record_folder;  // Where a lock is written down, so that it is undone after a kill.
   std::string guard_program;  // ClockGuard::Start's.
+  // How long others are awaited who use the device: a killed server's workers take a moment to end.
+  std::chrono::milliseconds patience{10000};
 };
 
 using CollectorFactory = std::function<std::unique_ptr<RoundCollector>(const v1::DeviceInfo& device)>;

@@ -122,7 +122,9 @@ int Serve(const ServerOptions& options) {
 }  // namespace
 
 int KevaldMain(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 3 && arguments[0] == kGuardClockFlag) return GuardClock(arguments[1], arguments[2]);
+  if (arguments.size() == 4 && arguments[0] == kGuardClockFlag) {
+    return GuardClock(arguments[1], arguments[2], arguments[3]);
+  }
   const bool tuned = TuneAllocator();
   RaiseDescriptorLimit();
   absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -262,6 +263,31 @@ TEST_F(JobProcessTest, AServerGivesBackTheClockThatAKilledOneLeftLocked) {
   std::getline(file, line);
   EXPECT_EQ(line, "unlock GPU-00000000-0000-0000-0000-000000000000 0");
   EXPECT_FALSE(std::filesystem::exists(record));
+}
+
+// Its stdin ends at once, as a killed server's pipe does.
+TEST_F(JobProcessTest, KevaldIsItsClocksGuard) {
+  const std::string uuid = "GPU-00000000-0000-0000-0000-000000000000";
+  const std::string record = folder_.path() + "/clock_lock." + uuid;
+  std::ofstream(record) << "SM clock locked\nowner killed\n";
+  const auto guard = [&](const std::string& owner) {
+    const std::string command = "KEVAL_NVML_LIBRARY=" KEVAL_FAKE_NVML " KEVAL_FAKE_NVML_STATE=" + folder_.path() +
+                                "/told " + kProgram + " --guard_clock " + folder_.path() + " " + uuid + " " + owner +
+                                " </dev/null >" + folder_.path() + "/said";
+    EXPECT_EQ(std::system(command.c_str()), 0);  // NOLINT(cert-env33-c)
+    std::string said;
+    std::ifstream(folder_.path() + "/said") >> said;
+    EXPECT_EQ(said, "w");  // It watches.
+  };
+  guard("another");
+  EXPECT_TRUE(std::filesystem::exists(record));
+  guard("killed");
+  EXPECT_FALSE(std::filesystem::exists(record));
+  std::string line;
+  std::ifstream file(folder_.path() + "/told");
+  std::getline(file, line);
+  EXPECT_EQ(line, "unlock " + uuid + " 0");
+  EXPECT_FALSE(std::getline(file, line));
 }
 
 TEST_F(JobProcessTest, ADrainEndsWatchesAndLeavesTheJobToBeResumed) {

@@ -1,16 +1,20 @@
 #include "core/measure/clock_lock.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -50,7 +54,7 @@ class ClockLockTest : public ::testing::Test {
 
 TEST_F(ClockLockTest, LocksAndGivesBack) {
   {
-    const auto lock = ClockLock::Take(kIdle, 1200, dir_.path());
+    const auto lock = ClockLock::Take(kIdle, 1200, dir_.path(), "owner");
     ASSERT_TRUE(lock.ok()) << lock.status();
     EXPECT_EQ(Told(), locked_);
     EXPECT_TRUE(Recorded());
@@ -64,7 +68,7 @@ TEST_F(ClockLockTest, WhatAKilledProcessLeftIsGivenBackAtTheNextStart) {
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const auto lock = ClockLock::Take(kIdle, 1200, dir_.path());
+    const auto lock = ClockLock::Take(kIdle, 1200, dir_.path(), "owner");
     const char byte = lock.ok() ? '1' : '0';
     if (write(ready[1], &byte, 1) != 1) _exit(1);
     pause();
@@ -88,15 +92,47 @@ TEST_F(ClockLockTest, WhatAKilledProcessLeftIsGivenBackAtTheNextStart) {
   EXPECT_EQ(Told(), locked_ + unlocked_);  // Once.
 }
 
+TEST_F(ClockLockTest, OneIsRestoredForItsOwnerAlone) {
+  const auto lock = ClockLock::Take(kIdle, 1200, dir_.path(), "owner");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  for (const char* const other : {"another", "own", "owner2", ""}) {
+    EXPECT_TRUE(RestoreClock(dir_.path(), kIdle, other).ok());
+    EXPECT_EQ(Told(), locked_) << other;
+  }
+  EXPECT_TRUE(Recorded());
+  EXPECT_TRUE(RestoreClock(dir_.path(), kIdle, "owner").ok());
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+  EXPECT_FALSE(Recorded());
+  EXPECT_TRUE(RestoreClock(dir_.path(), kIdle, "owner").ok());
+  EXPECT_EQ(Told(), locked_ + unlocked_);  // Once.
+}
+
+// Between its look at the record and its word to the driver nobody else may take or give back.
+TEST_F(ClockLockTest, OneProcessAtATimeTouchesRecordAndClock) {
+  std::ofstream(absl::StrCat(dir_.path(), "/clock_lock.", kIdle)) << "1200\nowner one\n";
+  const int folder = open(dir_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(flock(folder, LOCK_EX), 0);
+  std::thread restores([this] { EXPECT_TRUE(RestoreClock(dir_.path(), kIdle, "one").ok()); });
+  std::thread restores_all([this] { EXPECT_TRUE(RestoreClocks(dir_.path()).ok()); });
+  std::thread takes([this] { EXPECT_TRUE(ClockLock::Take(kIdle, 1200, dir_.path(), "two").ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(Told(), "");
+  close(folder);
+  restores.join();
+  restores_all.join();
+  takes.join();
+  EXPECT_NE(Told(), "");
+}
+
 TEST_F(ClockLockTest, ASharedDeviceIsLeftAsItIs) {
-  const auto lock = ClockLock::Take(kShared, 1200, dir_.path());
+  const auto lock = ClockLock::Take(kShared, 1200, dir_.path(), "owner");
   EXPECT_EQ(lock.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(lock.status().message()), HasSubstr("39 other process(es)"));
   EXPECT_EQ(Told(), "");
 }
 
 TEST_F(ClockLockTest, ASplitDeviceIsLeftAsItIs) {
-  const auto lock = ClockLock::Take(kSplit, 1200, dir_.path());
+  const auto lock = ClockLock::Take(kSplit, 1200, dir_.path(), "owner");
   EXPECT_EQ(lock.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(lock.status().message()), HasSubstr("MIG"));
   EXPECT_EQ(Told(), "");
@@ -104,7 +140,7 @@ TEST_F(ClockLockTest, ASplitDeviceIsLeftAsItIs) {
 
 TEST_F(ClockLockTest, WithoutPermissionNothingIsRecorded) {
   setenv("KEVAL_FAKE_NVML_DENY", "1", 1);
-  const auto lock = ClockLock::Take(kIdle, 1200, dir_.path());
+  const auto lock = ClockLock::Take(kIdle, 1200, dir_.path(), "owner");
   EXPECT_EQ(lock.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(lock.status().message()), HasSubstr("Insufficient Permissions"));
   EXPECT_FALSE(Recorded());
@@ -129,7 +165,7 @@ TEST_F(ClockLockTest, OtherFilesAndAMissingFolderAreNoRecords) {
 }
 
 TEST_F(ClockLockTest, AFolderThatCantBeWrittenLeavesTheClockAlone) {
-  const auto lock = ClockLock::Take(kIdle, 1200, dir_.path() + "/missing");
+  const auto lock = ClockLock::Take(kIdle, 1200, dir_.path() + "/missing", "owner");
   EXPECT_FALSE(lock.ok());
   EXPECT_EQ(Told(), "");
 }

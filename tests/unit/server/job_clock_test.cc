@@ -53,7 +53,8 @@ class JobClockTest : public ::testing::Test {
     SpecContext context = keval::testing::TestContext();
     context.devices = {context.devices[1]};
     context.devices[0].set_uuid(uuid);
-    return std::make_unique<JobServer>(dir_.path(), work_, context, ClockPolicy{lock_mhz, dir_.path(), guard_});
+    return std::make_unique<JobServer>(dir_.path(), work_, context,
+                                       ClockPolicy{lock_mhz, dir_.path(), guard_, std::chrono::milliseconds(0)});
   }
   static v1::BenchmarkSpec GpuSpec() {
     auto spec = keval::testing::TestSpec();
@@ -68,7 +69,22 @@ class JobClockTest : public ::testing::Test {
     return nlohmann::json::parse(server->Report(name).at("report.json")).at("environment").at("gpu_clock_lock");
   }
 
+  std::unique_ptr<ClockGuard> Guard(const std::string& owner) {
+    auto guard = ClockGuard::Start(guard_, dir_.path(), kIdle, owner);
+    EXPECT_TRUE(guard.ok()) << guard.status();
+    return guard.ok() ? *std::move(guard) : nullptr;
+  }
+  std::unique_ptr<measure::ClockLock> Lock(const std::string& owner) {
+    auto lock = measure::ClockLock::Take(kIdle, 1200, dir_.path(), owner);
+    EXPECT_TRUE(lock.ok()) << lock.status();
+    return lock.ok() ? *std::move(lock) : nullptr;
+  }
+  bool Recorded() const { return std::filesystem::exists(record_); }
+  // A server that has locked the clock, `guarded` or with its guard killed, then is killed itself.
+  void KillAServer(bool guarded);
+
   const TempDir dir_;
+  const std::string record_ = dir_.path() + "/clock_lock." + kIdle;
   const std::string state_ = dir_.path() + "/fake_nvml_state";
   std::string guard_ = KEVAL_CLOCK_GUARD;
   const std::shared_ptr<FakeWork> work_ = std::make_shared<FakeWork>();
@@ -141,15 +157,31 @@ TEST_F(JobClockTest, WithoutAGuardItStaysAlone) {
   EXPECT_THAT(Clock(server.get(), name), HasSubstr("left as it is: the clock's guard can't be started"));
 }
 
-// Nobody starts the server again: its guard does what it can't.
-TEST_F(JobClockTest, OfAServerThatIsKilledIsGivenBackByItsGuard) {
+TEST_F(JobClockTest, WithAGuardThatDoesNotSayThatItWatchesItStaysAlone) {
+  guard_ = "/bin/true";
+  const auto server = Serve(kIdle, 1200);
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  EXPECT_EQ(server->WaitForEnd(name).verdict(), "EQUIVALENT");
+  EXPECT_EQ(Told(), "");
+  EXPECT_THAT(Clock(server.get(), name), HasSubstr("it did not say that it watches"));
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // No child is left.
+}
+
+void JobClockTest::KillAServer(bool guarded) {
   int ready[2];
   ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
   const pid_t server = fork();
   if (server == 0) {
-    const auto guard = ClockGuard::Start(guard_, dir_.path(), kIdle);
-    const auto lock = measure::ClockLock::Take(kIdle, 1200, dir_.path());
-    const char byte = guard.ok() && lock.ok() ? '1' : '0';
+    const auto guard = Guard("killed");
+    const auto lock = Lock("killed");
+    bool done = guard != nullptr && lock != nullptr;
+    if (done && !guarded) {
+      siginfo_t ended{};
+      done = kill(guard->pid(), SIGKILL) == 0 &&
+             waitid(P_PID, static_cast<id_t>(guard->pid()), &ended, WEXITED | WNOWAIT) == 0;
+    }
+    const char byte = done ? '1' : '0';
     if (write(ready[1], &byte, 1) != 1) _exit(1);
     pause();
     _exit(1);
@@ -162,24 +194,74 @@ TEST_F(JobClockTest, OfAServerThatIsKilledIsGivenBackByItsGuard) {
   ASSERT_EQ(waitpid(server, nullptr, 0), server);
   close(ready[0]);
   close(ready[1]);
-  const std::string record = dir_.path() + "/clock_lock." + kIdle;
+}
+
+// Nobody starts the server again: its guard does what it can't.
+TEST_F(JobClockTest, OfAServerThatIsKilledIsGivenBackByItsGuard) {
+  KillAServer(true);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (std::filesystem::exists(record) && std::chrono::steady_clock::now() < deadline) {
+  while (Recorded() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_FALSE(std::filesystem::exists(record));
+  EXPECT_FALSE(Recorded());
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+}
+
+TEST_F(JobClockTest, OfAServerThatIsKilledAfterItsGuardIsGivenBackAtTheNextStart) {
+  KillAServer(false);
+  EXPECT_TRUE(Recorded());
+  Serve(kIdle, 0)->Start();
+  EXPECT_FALSE(Recorded());
   EXPECT_EQ(Told(), locked_ + unlocked_);
 }
 
 TEST_F(JobClockTest, TheGuardEndsWithALockThatWasGivenBack) {
   {
-    const auto guard = ClockGuard::Start(guard_, dir_.path(), kIdle);
-    ASSERT_TRUE(guard.ok()) << guard.status();
-    const auto lock = measure::ClockLock::Take(kIdle, 1200, dir_.path());
-    ASSERT_TRUE(lock.ok()) << lock.status();
+    const auto guard = Guard("one");
+    const auto lock = Lock("one");
+    ASSERT_TRUE(guard != nullptr && lock != nullptr);
+    EXPECT_TRUE(guard->Watches());
   }
   EXPECT_EQ(Told(), locked_ + unlocked_);
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // No child is left.
+}
+
+TEST_F(JobClockTest, AGuardThatIsKilledLeavesTheLockItsEnd) {
+  {
+    const auto guard = Guard("one");
+    const auto lock = Lock("one");
+    ASSERT_TRUE(guard != nullptr && lock != nullptr);
+    kill(guard->pid(), SIGKILL);
+    siginfo_t ended{};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(guard->pid()), &ended, WEXITED | WNOWAIT), 0);
+    EXPECT_FALSE(guard->Watches());
+    EXPECT_EQ(Told(), locked_);
+  }
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+// It wakes late: meanwhile the next server has given the clock back and locked it for a job of its own.
+TEST_F(JobClockTest, TheGuardOfADeadServerLeavesTheNextServersClockAlone) {
+  auto dead = Guard("dead");
+  const auto lock = Lock("next");
+  ASSERT_TRUE(dead != nullptr && lock != nullptr);
+  dead.reset();  // Returns when the guard has ended.
+  EXPECT_EQ(Told(), locked_);
+  EXPECT_TRUE(Recorded());
+}
+
+TEST_F(JobClockTest, AGuardThatCantGiveTheClockBackSaysSo) {
+  ::testing::internal::CaptureStderr();
+  setenv("KEVAL_FAKE_NVML_DENY", "1", 1);
+  auto guard = Guard("one");
+  unsetenv("KEVAL_FAKE_NVML_DENY");
+  const auto lock = Lock("one");
+  guard.reset();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(kIdle));
+  EXPECT_THAT(said, HasSubstr("can't be given back: Insufficient Permissions"));
+  EXPECT_TRUE(Recorded());
 }
 
 TEST_F(JobClockTest, LeftByAKilledServerIsGivenBackAtTheNextStart) {

@@ -43,6 +43,15 @@ TEST(JobEnvironmentTest, DeviceDriverLibrariesAndBuildsAreNamed) {
   EXPECT_EQ(ChangedFacts(Text(kFacts), Text(less)), "driver_version");
 }
 
+TEST(JobEnvironmentTest, ALockedClockIsComparedAndTheReasonForNoneIsNot) {
+  const auto with = [](const char* text) { return Text(With("gpu_clock_lock", text)); };
+  EXPECT_EQ(ChangedFacts(with("locked to 1200 MHz while the job ran"), with("not locked: not asked for")),
+            "gpu_clock_lock");
+  EXPECT_EQ(ChangedFacts(with("locked to 1200 MHz while the job ran"), with("locked to 1300 MHz while the job ran")),
+            "gpu_clock_lock");
+  EXPECT_EQ(ChangedFacts(with("not locked: not asked for"), with("not locked: 1200 MHz were asked for, but")), "");
+}
+
 TEST(JobEnvironmentTest, WhatTellsNothingIsNotCompared) {
   EXPECT_EQ(ChangedFacts("", Text(kFacts)), "");
   EXPECT_EQ(ChangedFacts(Text(kFacts), ""), "");
