@@ -17,7 +17,7 @@ struct Agreement {
   // ||candidate - base|| / ||base||; 0 where both are zero, infinite where only base is. Judged before the cast only.
   double frobenius = 0;
   // What of the distance is a multiple of base: <candidate - base, base> / ||base||^2, over elements that are finite in
-  // both; 0 where base is. Reported, not judged.
+  // both; 0 where base is. C1 doesn't judge it; core/measure's comparison of a block's results does.
   double trend = 0;
   // What `trend` would be by chance where every element were off by an independent error of one part of itself, or of
   // one: its standard deviation is that times these.

@@ -11,6 +11,7 @@
 #include "core/contract/agreement.h"
 #include "core/linear_logp/autocast.h"
 #include "core/linear_logp/cuda_device.h"
+#include "core/linear_logp/failure_text.h"
 
 namespace keval::contract {
 namespace {
@@ -78,7 +79,7 @@ class InputGuard {
 
 void StopIfLost(const linear_logp::Device& device) {
   if (!device.cuda) return;
-  const absl::Status status = linear_logp::CudaStickyError(device.index);
+  const absl::Status status = linear_logp::CudaLoss(device.index);
   if (!status.ok()) throw linear_logp::Stopped{status};
 }
 
@@ -108,12 +109,16 @@ void Arm::Guard(Outcome* outcome, const Call& call) const {
     call();
   } catch (const linear_logp::Stopped&) {
     throw;  // The caller is to stop: nothing that the variant did wrong.
-  } catch (const c10::Error& error) {
-    outcome->error = absl::StrCat("threw: ", error.what_without_backtrace());
   } catch (const std::exception& error) {
-    outcome->error = absl::StrCat("threw: ", error.what());
+    StopIfLost(device_);
+    absl::Status status = linear_logp::StatusOfFailure(error);
+    // Not in what the variant computes: the mark, which stays, tells whose call it was.
+    if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) throw linear_logp::Stopped{std::move(status)};
+    const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+    outcome->error =
+        absl::StrCat("threw: ", torch_error == nullptr ? error.what() : torch_error->what_without_backtrace());
   }
-  StopIfLost(device_);  // Waits for all that was queued, on any stream.
+  StopIfLost(device_);
 }
 
 bool Arm::Declines(const Case& test_case, Outcome* outcome) const {

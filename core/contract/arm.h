@@ -29,8 +29,8 @@ struct Outcome {
   bool Ran() const { return declined.empty() && error.empty(); }
 };
 
-// Throws linear_logp::Stopped, ABORTED, where the CUDA device's context is poisoned: nothing that runs on it after that
-// says anything about a variant.
+// Waits for all that the device was given, on every stream. Throws linear_logp::Stopped where nothing that runs on it
+// after that says anything about a variant: ABORTED where its context is poisoned, UNAVAILABLE where it is lost itself.
 void StopIfLost(const linear_logp::Device& device);
 
 // Owner: one contract check; used by its thread alone. The variant outlives it.
@@ -61,7 +61,8 @@ class Arm {
   std::int64_t ScratchBytes(const Case& test_case) const;
 
   // Forward and Backward under the case's autocast. What the variant throws becomes `error`; throws only
-  // linear_logp::Stopped, when the caller is to stop.
+  // linear_logp::Stopped, when the caller is to stop: also for want of memory (RESOURCE_EXHAUSTED) and a lost device
+  // (UNAVAILABLE), which another time may not find.
   Outcome Run(const Case& test_case, linear_logp::Want want = {}) const;
   // The same for a device too full for a trace and copies: outputs stay on the device, nothing is recorded.
   Outcome RunLarge(const Case& test_case) const;

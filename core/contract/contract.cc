@@ -6,15 +6,14 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "core/contract/evidence.h"
 #include "core/linear_logp/cuda_device.h"
+#include "core/linear_logp/failure_text.h"
 #include "core/linear_logp/numerics.h"
 
 namespace keval::contract {
@@ -64,15 +63,8 @@ std::string TextOf(const std::exception& error) {
   return torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
 }
 
-// A CPU's allocator has no type for it.
-bool IsWantOfMemory(const std::exception& error) {
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         absl::StrContains(TextOf(error), "can't allocate memory");
-}
-
 // What is thrown while a line is judged is the arm's doing, its results being such that they can't be, but for want of
-// memory in the judge's own code. Takes the mark back.
+// memory and a lost device. Takes the mark back.
 Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm, RunningMark* running) {
   Tally tally(line.id, line.of_both ? "both" : arm.name());
   try {
@@ -80,8 +72,9 @@ Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm, Runnin
   } catch (const linear_logp::Stopped&) {
     throw;
   } catch (const std::exception& error) {
-    if (running->load() == Running::kHarness && IsWantOfMemory(error)) throw;
     StopIfLost(arm.device());
+    const absl::Status status = linear_logp::StatusOfFailure(error);
+    if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) throw;
     running->store(Running::kHarness);
     tally.Fail("", absl::StrCat("threw: ", TextOf(error)));
   }
@@ -94,13 +87,15 @@ Row CheckLine(const Line& line, const Evidence& evidence, const Arm& arm, Runnin
   return row;
 }
 
-// What stopped the check itself on `device`, an error that `text` describes.
-absl::Status OwnFailure(const linear_logp::Device& device, absl::string_view text) {
+// `error` ended the check on `device` while `running` ran.
+absl::Status EndedBy(const std::exception& error, const linear_logp::Device& device, Running running) {
   if (device.cuda) {
-    if (absl::Status lost = linear_logp::CudaStickyError(device.index); !lost.ok()) return lost;
+    if (absl::Status lost = linear_logp::CudaLoss(device.index); !lost.ok()) return lost;
   }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the contract check's own tensors failed on ", device.Name(), ": ", text));
+  absl::Status status = linear_logp::StatusOfFailure(error);
+  if (running != Running::kHarness) return status;
+  return {status.code(),
+          absl::StrCat("the contract check's own code failed on ", device.Name(), ": ", status.message())};
 }
 
 std::vector<Row> Check(Evidence* evidence, const std::function<void(const Row&)>& on_row, RunningMark* running) {
@@ -153,7 +148,7 @@ absl::StatusOr<std::vector<Row>> CheckContract(const ContractOptions& options,
   } catch (const linear_logp::Stopped& stopped) {
     return stopped.status;
   } catch (const std::exception& error) {
-    return OwnFailure(options.device, TextOf(error));
+    return EndedBy(error, options.device, running->load());
   }
 }
 

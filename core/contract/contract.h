@@ -50,15 +50,18 @@ struct ContractOptions {
 };
 
 // Checks every line for both arms; a few seconds on two CPU cores. `on_row` gets each row as soon as it is known, in
-// the order of the result. A variant that throws fails the row that called it, with what it threw as `why`.
+// the order of the result. A variant that throws fails the row that called it, with what it threw as `why`. After each
+// of its calls the device has done all that it was given, on every stream of the process: what a variant leaves undone
+// on a side stream shows when blocks are measured (core/measure/arm.h), not here.
 //
 // A variant that accepts none of the inputs fails C2.
 //
 // INVALID_ARGUMENT (field "variant", "device"); FAILED_PRECONDITION where the device can't be used; ABORTED where a
-// variant poisoned the device's context; RESOURCE_EXHAUSTED where what the check itself needs doesn't fit; what `check`
-// answered where it stopped the call (asked between calls of a variant and, by the variant, between chunks).
-// Not to be called from two threads at once: it sets the process's thread count and numerics (numerics.h), and on CUDA
-// it uses the device's current stream.
+// variant poisoned the device's context; UNAVAILABLE where the device itself is lost; RESOURCE_EXHAUSTED where a
+// variant or the check found too little memory, which says nothing about the variant; INTERNAL where the check's own
+// code threw something else; what `check` answered where it stopped the call (asked between calls of a variant and, by
+// the variant, between chunks). Not to be called from two threads at once: it sets the process's thread count and
+// numerics (numerics.h), and on CUDA it uses the device's current stream.
 absl::StatusOr<std::vector<Row>> CheckContract(const ContractOptions& options,
                                                const std::function<void(const Row&)>& on_row,
                                                const linear_logp::ContinueCheck& check);

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "core/linear_logp/cuda_status.h"
 #include "core/linear_logp/gpu_uuid.h"
 #endif
 
@@ -32,6 +33,17 @@ namespace {
 
 absl::Status CannotAsk(int index, cudaError_t error) {
   return absl::FailedPreconditionError(absl::StrCat("cuda:", index, " can't be used: ", cudaGetErrorString(error)));
+}
+
+// Waits for the device.
+cudaError_t LastingError(int index) {
+  static_cast<void>(cudaGetLastError());
+  cudaError_t error = cudaSetDevice(index);
+  if (error == cudaSuccess) error = cudaDeviceSynchronize();
+  if (error == cudaSuccess) return cudaSuccess;
+  // An error that lasts is answered again, after the runtime was told to forget it.
+  static_cast<void>(cudaGetLastError());
+  return cudaDeviceSynchronize();
 }
 
 }  // namespace
@@ -83,15 +95,15 @@ absl::StatusOr<std::int64_t> CudaFreeBytes(int index) {
 }
 
 absl::Status CudaStickyError(int index) {
-  static_cast<void>(cudaGetLastError());
-  cudaError_t error = cudaSetDevice(index);
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  if (error == cudaSuccess) return absl::OkStatus();
-  // An error that lasts is answered again, after the runtime was told to forget it.
-  static_cast<void>(cudaGetLastError());
-  error = cudaDeviceSynchronize();
+  const cudaError_t error = LastingError(index);
   if (error == cudaSuccess) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("cuda:", index, " is lost: ", cudaGetErrorString(error)));
+}
+
+absl::Status CudaLoss(int index) {
+  const cudaError_t error = LastingError(index);
+  const absl::Status status = CudaStatus(error, absl::StrCat("cuda:", index, " is lost"));
+  return status.ok() || absl::IsUnavailable(status) ? status : absl::AbortedError(status.message());
 }
 
 void ReleaseCudaCache() {
@@ -119,6 +131,8 @@ absl::StatusOr<DeviceDescription> DescribeCudaDevice(int /*index*/) { return NoC
 absl::StatusOr<std::int64_t> CudaFreeBytes(int /*index*/) { return NoCuda(); }
 
 absl::Status CudaStickyError(int /*index*/) { return absl::OkStatus(); }
+
+absl::Status CudaLoss(int /*index*/) { return absl::OkStatus(); }
 
 void ReleaseCudaCache() {}
 

@@ -33,6 +33,10 @@ absl::StatusOr<std::int64_t> CudaFreeBytes(int index);
 // context is lost.
 absl::Status CudaStickyError(int index);
 
+// The same, told apart: UNAVAILABLE where the error says that the device itself is lost, to whoever used it; ABORTED
+// where it is this process's context.
+absl::Status CudaLoss(int index);
+
 // Gives the caching allocator's unused blocks back to the device.
 void ReleaseCudaCache();
 

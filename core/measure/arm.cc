@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/linear_logp/autocast.h"
 #include "core/linear_logp/chunk_plan.h"
+#include "core/linear_logp/failure_text.h"
 #include "core/measure/arm_state.h"
 #include "core/measure/arm_verifier.h"
-#include "core/measure/failure_text.h"
 #ifdef KEVAL_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
@@ -33,7 +33,7 @@ absl::StatusOr<linear_logp::Problem> ProblemOf(const ArmSpec& spec, bool on_cpu)
 
 absl::Status ArmState::Call(const linear_logp::Variant& which, linear_logp::Dispatch* told, Results* out) {
   session->MarkRunning(&which == variant ? Running::kArm : Running::kBase);
-  return CatchFailures([&] {
+  return linear_logp::CatchFailures([&] {
     const linear_logp::AutocastScope autocast(session->device().cuda ? c10::kCUDA : c10::kCPU, spec.autocast);
     *told = {};
     told->requested_variant = which.Describe().name;
@@ -64,7 +64,7 @@ Arm::~Arm() {
 #ifdef KEVAL_CUDA
   if (cuda) {
     // The other arms' processes need the memory that this one's allocator would keep.
-    CatchFailures([] {
+    linear_logp::CatchFailures([] {
       c10::cuda::CUDACachingAllocator::emptyCache();
       return absl::OkStatus();
     }).IgnoreError();
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Arm>> Arm::Create(const ArmSpec& spec, std::uint6
   if (!support.supported) {
     return absl::FailedPreconditionError(absl::StrCat(spec.variant, " declines: ", support.reason));
   }
-  absl::Status status = CatchFailures([&state, &problem, input_seed, session] {
+  absl::Status status = linear_logp::CatchFailures([&state, &problem, input_seed, session] {
     absl::StatusOr<InputValues> inputs = InputValues::Create(*problem, input_seed, session);
     if (!inputs.ok()) {
       return inputs.status();
@@ -130,7 +130,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
   state.verifier.Reset();
   state.region = region;
   if (region == Region::kWeightGradient && !state.weight_gradient.has_value()) {
-    absl::Status status = CatchFailures([&state] {
+    absl::Status status = linear_logp::CatchFailures([&state] {
       absl::StatusOr<WeightGradientWork> work =
           WeightGradientWork::Create(*state.variant, state.problem, state.options, state.session);
       if (!work.ok()) {
@@ -144,7 +144,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
     }
   }
   for (int set = 0; set < 2; ++set) {
-    absl::Status status = CatchFailures([&state, &base] {
+    absl::Status status = linear_logp::CatchFailures([&state, &base] {
       absl::Status filled = state.inputs->Next();
       return filled.ok() ? state.verifier.PrepareSet(**base) : filled;
     });
@@ -156,7 +156,7 @@ absl::Status Arm::Prepare(const std::string& base_variant, Region region) {
 }
 
 absl::Status Arm::NextInputs() {
-  return CatchFailures([&state = *state_] { return state.verifier.NextInputs(); });
+  return linear_logp::CatchFailures([&state = *state_] { return state.verifier.NextInputs(); });
 }
 
 absl::Status Arm::Run() {
@@ -169,7 +169,7 @@ absl::Status Arm::Run() {
 }
 
 absl::Status Arm::VerifyAndPoison() {
-  return CatchFailures([&state = *state_] {
+  return linear_logp::CatchFailures([&state = *state_] {
     absl::Status status = state.verifier.Verify();
     return status.ok() ? PoisonAndDrop(*state.session, &state.results) : status;
   });

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 #include "core/measure/delay_cuda.h"
 #endif
 
@@ -48,7 +48,7 @@ class DeviceDelay : public Delay {
     void* word = nullptr;
     const cudaError_t error = cudaMalloc(&word, sizeof(std::uint64_t));
     begin_ = static_cast<std::uint64_t*>(word);
-    return CudaStatus(error, "the word of an injected delay");
+    return linear_logp::CudaStatus(error, "the word of an injected delay");
   }
   absl::Status Begin() override { return NoteDeviceTime(stream_, begin_); }
   absl::Status End() override { return WaitForFraction(stream_, begin_, fraction_); }

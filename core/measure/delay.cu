@@ -2,7 +2,7 @@
 // multiprocessors share; cycle counters of two of them can't be compared.
 #include <cuda_runtime.h>
 
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 #include "core/measure/delay_cuda.h"
 
 namespace keval::measure {
@@ -27,12 +27,12 @@ __global__ void WaitKernel(const std::uint64_t* begin, double fraction) {
 
 absl::Status NoteDeviceTime(void* stream, std::uint64_t* begin) {
   NoteKernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(begin);
-  return CudaStatus(cudaGetLastError(), "begin of an injected delay");
+  return linear_logp::CudaStatus(cudaGetLastError(), "begin of an injected delay");
 }
 
 absl::Status WaitForFraction(void* stream, const std::uint64_t* begin, double fraction) {
   WaitKernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(begin, fraction);
-  return CudaStatus(cudaGetLastError(), "injected delay");
+  return linear_logp::CudaStatus(cudaGetLastError(), "injected delay");
 }
 
 }  // namespace keval::measure

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/linear_logp/failure_text.h"
 #include "core/linear_logp/numerics.h"
-#include "core/measure/failure_text.h"
 #ifdef KEVAL_CUDA
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -16,8 +16,8 @@
 
 #include <optional>
 
+#include "core/linear_logp/cuda_status.h"
 #include "core/linear_logp/gpu_uuid.h"
-#include "core/measure/cuda_status.h"
 #endif
 
 namespace keval::measure {
@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<DeviceSession>> DeviceSession::Open(const linear_
   }
   state->device = device;
   state->threads = threads;
-  absl::Status status = CatchFailures([&state, &device, threads] {
+  absl::Status status = linear_logp::CatchFailures([&state, &device, threads] {
     at::set_num_threads(threads);
     linear_logp::SetReproducibleNumerics();
     if (!device.cuda) {
@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<DeviceSession>> DeviceSession::Open(const linear_
         c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device.index)));
     state->place = {true, state->stream_guard->current_stream().stream()};
     cudaDeviceProp properties{};
-    if (absl::Status told = CudaStatus(cudaGetDeviceProperties(&properties, device.index), "device properties");
+    if (absl::Status told =
+            linear_logp::CudaStatus(cudaGetDeviceProperties(&properties, device.index), "device properties");
         !told.ok()) {
       return told;
     }
@@ -113,7 +114,7 @@ void DeviceSession::MarkRunning(Running who) const { state_->mark->store(who, st
 absl::Status DeviceSession::Synchronize() const {
 #ifdef KEVAL_CUDA
   if (state_->place.cuda) {
-    return CudaStatus(cudaDeviceSynchronize(), "wait for the device");
+    return linear_logp::CudaStatus(cudaDeviceSynchronize(), "wait for the device");
   }
 #endif
   return absl::OkStatus();

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 #endif
 
 namespace keval::measure {
@@ -50,9 +50,9 @@ absl::StatusOr<CUcontext> CurrentContext() {
   constexpr unsigned kSince = 12000;
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  if (absl::Status status =
-          CudaStatus(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &function, kSince, cudaEnableDefault, &found),
-                     "find the driver's cuCtxGetCurrent");
+  if (absl::Status status = linear_logp::CudaStatus(
+          cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &function, kSince, cudaEnableDefault, &found),
+          "find the driver's cuCtxGetCurrent");
       !status.ok()) {
     return status;
   }

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "core/measure/failure_text.h"
+#include "core/linear_logp/failure_text.h"
 #ifdef KEVAL_CUDA
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -54,7 +54,7 @@ void FillOnDevice(const c10::CachingDeviceAllocator::TraceEntry& entry) {
 absl::StatusOr<std::unique_ptr<FreshMemoryFill>> FreshMemoryFill::Begin(const DeviceSession& session) {
 #ifdef KEVAL_CUDA
   if (session.device().cuda) {
-    static const absl::Status attached = CatchFailures([] {
+    static const absl::Status attached = linear_logp::CatchFailures([] {
       c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(FillOnDevice);
       return absl::OkStatus();
     });

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #ifdef KEVAL_CUDA
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 #include "core/measure/l2_flush_cuda.h"
 #endif
 
@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<L2Flush>> L2Flush::Create(MemoryPlace place) {
   if (error == cudaSuccess && l2_bytes > 0) {
     error = cudaMalloc(&buffer, static_cast<std::size_t>(l2_bytes));
   }
-  if (absl::Status status = CudaStatus(error, "the buffer that overwrites the L2"); !status.ok()) {
+  if (absl::Status status = linear_logp::CudaStatus(error, "the buffer that overwrites the L2"); !status.ok()) {
     return status;
   }
   return std::unique_ptr<L2Flush>(new L2Flush(place, Buffer(buffer), l2_bytes));

@@ -2,7 +2,7 @@
 // was there. One write of each byte; no result.
 #include <cuda_runtime.h>
 
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 #include "core/measure/l2_flush_cuda.h"
 
 namespace keval::measure {
@@ -22,7 +22,7 @@ absl::Status OverwriteOnDevice(void* stream, void* buffer, std::int64_t bytes) {
   constexpr int kThreads = 256;
   OverwriteKernel<<<kBlocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<uint4*>(buffer), bytes / static_cast<std::int64_t>(sizeof(uint4)));
-  return CudaStatus(cudaGetLastError(), "overwrite the L2");
+  return linear_logp::CudaStatus(cudaGetLastError(), "overwrite the L2");
 }
 
 }  // namespace keval::measure

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/linear_logp/cuda_status.h"
 #include "core/measure/counter_generator.h"
-#include "core/measure/cuda_status.h"
 #include "core/measure/raw_memory_cuda.h"
 
 namespace keval::measure {
@@ -76,7 +76,7 @@ absl::Status LaunchFillNormal(void* stream, void* data, std::int64_t count, std:
                               std::uint64_t first_index, float unit_scale) {
   FillNormalKernel<T><<<BlocksFor(count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<T*>(data), count, seed, first_index, unit_scale);
-  return CudaStatus(cudaGetLastError(), "fill inputs");
+  return linear_logp::CudaStatus(cudaGetLastError(), "fill inputs");
 }
 
 }  // namespace
@@ -101,18 +101,20 @@ absl::Status FillTargetsOnDevice(void* stream, std::int64_t* data, std::int64_t 
                                  std::int64_t limit) {
   FillTargetsKernel<<<BlocksFor(count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       data, count, seed, static_cast<std::uint64_t>(limit));
-  return CudaStatus(cudaGetLastError(), "fill targets");
+  return linear_logp::CudaStatus(cudaGetLastError(), "fill targets");
 }
 
 absl::Status PoisonOnDevice(void* stream, void* data, std::int64_t bytes) {
-  return CudaStatus(cudaMemsetAsync(data, 0xff, static_cast<std::size_t>(bytes), static_cast<cudaStream_t>(stream)),
-                    "poison outputs");
+  return linear_logp::CudaStatus(
+      cudaMemsetAsync(data, 0xff, static_cast<std::size_t>(bytes), static_cast<cudaStream_t>(stream)),
+      "poison outputs");
 }
 
 absl::StatusOr<std::uint64_t> DigestOnDevice(void* stream, const void* data, std::int64_t bytes) {
   const auto queue = static_cast<cudaStream_t>(stream);
   unsigned long long* digest = nullptr;
-  if (absl::Status status = CudaStatus(cudaMallocAsync(&digest, sizeof(*digest), queue), "allocate a digest");
+  if (absl::Status status =
+          linear_logp::CudaStatus(cudaMallocAsync(&digest, sizeof(*digest), queue), "allocate a digest");
       !status.ok()) {
     return status;
   }
@@ -135,7 +137,7 @@ absl::StatusOr<std::uint64_t> DigestOnDevice(void* stream, const void* data, std
     error = cudaStreamSynchronize(queue);
   }
   cudaFreeAsync(digest, queue);
-  if (absl::Status status = CudaStatus(error, "digest"); !status.ok()) {
+  if (absl::Status status = linear_logp::CudaStatus(error, "digest"); !status.ok()) {
     return status;
   }
   return sum + (rest > 0 ? DigestWord(tail, static_cast<std::uint64_t>(words)) : 0);

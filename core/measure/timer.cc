@@ -5,7 +5,7 @@
 #ifdef KEVAL_CUDA
 #include <cmath>
 
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 #endif
 
 namespace keval::measure {
@@ -42,12 +42,14 @@ class EventTimer : public Timer {
   EventTimer& operator=(const EventTimer&) = delete;
 
   absl::Status Init() {
-    if (absl::Status status = CudaStatus(cudaEventCreate(&start_), "create an event"); !status.ok()) {
+    if (absl::Status status = linear_logp::CudaStatus(cudaEventCreate(&start_), "create an event"); !status.ok()) {
       return status;
     }
-    return CudaStatus(cudaEventCreate(&stop_), "create an event");
+    return linear_logp::CudaStatus(cudaEventCreate(&stop_), "create an event");
   }
-  absl::Status Start() override { return CudaStatus(cudaEventRecord(start_, stream_), "start of a timed call"); }
+  absl::Status Start() override {
+    return linear_logp::CudaStatus(cudaEventRecord(start_, stream_), "start of a timed call");
+  }
   absl::StatusOr<std::int64_t> StopNs() override {
     cudaError_t error = cudaEventRecord(stop_, stream_);
     if (error == cudaSuccess) {
@@ -57,7 +59,7 @@ class EventTimer : public Timer {
     if (error == cudaSuccess) {
       error = cudaEventElapsedTime(&milliseconds, start_, stop_);
     }
-    if (absl::Status status = CudaStatus(error, "end of a timed call"); !status.ok()) {
+    if (absl::Status status = linear_logp::CudaStatus(error, "end of a timed call"); !status.ok()) {
       return status;
     }
     return std::max<std::int64_t>(1, std::llround(static_cast<double>(milliseconds) * 1e6));

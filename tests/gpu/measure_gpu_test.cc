@@ -20,10 +20,10 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "core/linear_logp/cuda_status.h"
 #include "core/linear_logp/engine.h"
 #include "core/measure/arm.h"
 #include "core/measure/block_runner.h"
-#include "core/measure/cuda_status.h"
 #include "core/measure/delay.h"
 #include "core/measure/device_session.h"
 #include "core/measure/dram_counter.h"
@@ -41,7 +41,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(CudaStatusTest, GoesByTheErrorsNumber) {
-  const auto code = [](cudaError_t error) { return CudaStatus(error, "uncorrectable ecc, out of memory").code(); };
+  const auto code = [](cudaError_t error) {
+    return linear_logp::CudaStatus(error, "uncorrectable ecc, out of memory").code();
+  };
   EXPECT_EQ(code(cudaSuccess), absl::StatusCode::kOk);
   EXPECT_EQ(code(cudaErrorMemoryAllocation), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code(cudaErrorECCUncorrectable), absl::StatusCode::kUnavailable);

@@ -280,12 +280,23 @@ PlantedJob Fallback(const std::string& name, const std::string& candidate, const
           .autocast = autocast};
 }
 
+PlantedJob FallbackOfBase(PlantedJob job) {
+  job.name += "_of_base";
+  job.base = std::exchange(job.candidate, "planted_right");
+  job.cause = "base";
+  job.reason = "BASE_FALLBACK";
+  return job;
+}
+
 // One is planted, one is the product's own: under autocast portable_addmm takes base's path.
-INSTANTIATE_TEST_SUITE_P(planted_fallback, PlantedJobTest,
-                         ::testing::Values(Fallback("planted", "planted_sly_falls_back", "none",
-                                                    "another path, which force_variant forbids: another path: planted"),
-                                           Fallback("autocast", "portable_addmm", "bfloat16", "autocast is on")),
-                         kName);
+INSTANTIATE_TEST_SUITE_P(
+    planted_fallback, PlantedJobTest,
+    ::testing::Values(Fallback("planted", "planted_sly_falls_back", "none",
+                               "another path, which force_variant forbids: another path: planted"),
+                      FallbackOfBase(Fallback("planted", "planted_sly_falls_back", "none",
+                                              "another path, which force_variant forbids: another path: planted")),
+                      Fallback("autocast", "portable_addmm", "bfloat16", "autocast is on")),
+    kName);
 
 PlantedJob Loss(const std::string& name, const std::string& candidate, const std::string& cause,
                 const std::string& reason, const std::string& says) {
@@ -335,12 +346,15 @@ INSTANTIATE_TEST_SUITE_P(
         OfBase(Loss("hang", "planted_sly_hangs_late", "base", "BASE_HUNG", "did not answer within 3.0 s")),
         Loss("hang_of_harness", "planted_harness_hangs", "harness", "HARNESS_HUNG", "in keval's own code"),
         Loss("out_of_memory", "planted_sly_out_of_memory", "candidate", "CANDIDATE_OUT_OF_MEMORY", "ran out of memory"),
+        Loss("out_of_memory_in_contract", "planted_out_of_memory", "candidate", "CANDIDATE_OUT_OF_MEMORY",
+             "in the contract, candidate: "),
         OfBase(Loss("out_of_memory", "planted_sly_out_of_memory", "base", "BASE_OUT_OF_MEMORY", "ran out of memory")),
         WithRoomFor(Loss("out_of_memory_of_harness", "planted_harness_out_of_memory", "harness",
                          "HARNESS_OUT_OF_MEMORY", "in keval's own code ran out of memory")),
         Loss("harness_babbles", "planted_harness_babbles", "harness", "HARNESS_PROTOCOL_ERROR",
              "answered something else to a block"),
         Loss("device_lost", "planted_sly_loses_device", "device", "DEVICE_LOST", "lost the device"),
+        Loss("device_lost_in_contract", "planted_loses_device", "device", "DEVICE_LOST", "in the contract, device: "),
         Loss("killed", "planted_sly_awaits_killer", "infrastructure", "INFRASTRUCTURE_KILLED",
              "was killed from outside (SIGKILL)"),
         ByKernel(Loss("killed_by_kernel", "planted_sly_awaits_killer", "infrastructure",

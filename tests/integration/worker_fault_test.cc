@@ -176,6 +176,22 @@ TEST(WorkerFaultTest, TheContractBlamesWhoseCodeCrashesIt) {
   ExpectNoChildren();
 }
 
+// None of it says anything about what the variant computes: a loss, which a job tries again.
+TEST(WorkerFaultTest, TheContractsWantOfMemoryAndLostDeviceAreNoFailedRows) {
+  auto collector = PlantedWorkers();
+  const auto failure = [&](const JobArms& arms) {
+    WorkFailure failure = FailureOf(collector.Contract(arms, nullptr, nullptr, Carry));
+    EXPECT_FALSE(failure.is_contract) << failure.detail;
+    return failure.cause + " " + failure.reason;
+  };
+  EXPECT_EQ(failure(Arms("planted_out_of_memory")), "candidate OUT_OF_MEMORY");
+  EXPECT_EQ(failure(Arms("planted_loses_device")), "device DEVICE_LOST");
+  JobArms arms = Arms("portable_addmm");
+  arms.base_variant = "planted_out_of_memory";
+  EXPECT_EQ(failure(arms), "base OUT_OF_MEMORY");
+  ExpectNoChildren();
+}
+
 TEST(WorkerFaultTest, AWorkerThatCannotBeStartedIsTheHarness) {
   auto collector = CollectorOf("/nonexistent/keval-worker");
   const WorkFailure missing = FailureOf(collector.Round(Arms(), Series(), 0, nullptr, Carry));

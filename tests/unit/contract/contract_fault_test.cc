@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "absl/status/status.h"
 
 #include "absl/strings/str_cat.h"
 #include "core/contract/contract.h"
@@ -103,9 +107,7 @@ TEST_F(RunningTest, IsTheArmInItsCallsAndTheHarnessBetweenThem) {
 
 TEST_F(RunningTest, IsTheHarnessAgainAfterAnArmThrew) {
   Fault fault = Tells("throws");
-  fault.after_backward = [](const auto&, const auto&, linear_logp::Gradients*) {
-    throw std::runtime_error("planted: DefaultCPUAllocator: can't allocate memory");
-  };
+  fault.after_backward = [](const auto&, const auto&, linear_logp::Gradients*) { throw std::runtime_error("planted"); };
   const ScopedVariantForTest registered(MakeFaulty(fault));
   int failed = 0;
   const auto rows = CheckContract(
@@ -120,6 +122,42 @@ TEST_F(RunningTest, IsTheHarnessAgainAfterAnArmThrew) {
       nullptr);
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_GT(failed, 5);
+}
+
+// What another time may not find is no row's failure; the mark stays, and tells whose call it was.
+TEST_F(RunningTest, WantOfMemoryAndALostDeviceEndTheCheck) {
+  const std::pair<const char*, absl::StatusCode> causes[] = {
+      {"[enforce fail] DefaultCPUAllocator: can't allocate memory", absl::StatusCode::kResourceExhausted},
+      {"CUDA out of memory. Tried to allocate 2 GiB", absl::StatusCode::kResourceExhausted},
+      {"CUDA error: GPU is lost", absl::StatusCode::kUnavailable},
+      {"CUDA error: uncorrectable ECC error encountered", absl::StatusCode::kUnavailable}};
+  for (const auto& [text, code] : causes) {
+    Fault fault = Tells("throws");
+    fault.after_backward = [text = text](const auto&, const auto&, linear_logp::Gradients*) {
+      throw std::runtime_error(text);
+    };
+    const ScopedVariantForTest registered(MakeFaulty(fault));
+    EXPECT_EQ(CheckContract({.candidate = "throws", .running = &mark_}, nullptr, nullptr).status().code(), code)
+        << text;
+    EXPECT_EQ(mark_.load(), Running::kArm) << text;
+    EXPECT_EQ(CheckContract({.base = "throws", .running = &mark_}, nullptr, nullptr).status().code(), code) << text;
+    EXPECT_EQ(mark_.load(), Running::kBase) << text;
+  }
+}
+
+TEST_F(RunningTest, TheChecksOwnErrorsAreToldByWhatTheyAre) {
+  const auto own = [this](auto error) {
+    return CheckContract(
+               {.running = &mark_}, [&](const Row&) { throw error; }, nullptr)
+        .status();
+  };
+  const absl::Status memory = own(std::bad_alloc());
+  EXPECT_EQ(memory.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(memory.message().find("the contract check's own code failed on cpu"), std::string::npos) << memory;
+  const absl::Status other = own(std::runtime_error("planted"));
+  EXPECT_EQ(other.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(other.message().find("planted"), std::string::npos) << other;
+  EXPECT_EQ(mark_.load(), Running::kHarness);
 }
 
 // C12's check itself needs a GPU; its judgement doesn't depend on the size, so that a variant whose offsets wrap at

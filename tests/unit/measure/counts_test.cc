@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "core/linear_logp/failure_text.h"
 #include "core/measure/device_session.h"
 #include "core/measure/dram_counter.h"
-#include "core/measure/failure_text.h"
 #include "core/measure/kernel_trace.h"
 #include "core/measure/memory.h"
 #include "core/measure/op_counter.h"
@@ -108,7 +108,7 @@ TEST(KernelNameTest, KeepsNamespaceAndNameOnly) {
 
 TEST(FailureTextTest, TellsCausesApart) {
   using absl::StatusCode;
-  const auto code = [](const char* text) { return StatusOfFailureText(text).code(); };
+  const auto code = [](const char* text) { return linear_logp::StatusOfFailureText(text).code(); };
   EXPECT_EQ(code("CUDA out of memory. Tried to allocate 2 GiB"), StatusCode::kResourceExhausted);
   EXPECT_EQ(code("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
             StatusCode::kResourceExhausted);
@@ -119,16 +119,16 @@ TEST(FailureTextTest, TellsCausesApart) {
 }
 
 TEST(FailureTextTest, KeepsTheFirstLineAndMakesItPrintable) {
-  EXPECT_EQ(StatusOfFailureText("one\x1b[2J\ntwo").message(), "one\\u001B[2J");
+  EXPECT_EQ(linear_logp::StatusOfFailureText("one\x1b[2J\ntwo").message(), "one\\u001B[2J");
 }
 
 TEST(FailureTextTest, TorchErrorsBecomeStatuses) {
-  const absl::Status shapes = CatchFailures([] {
+  const absl::Status shapes = linear_logp::CatchFailures([] {
     at::mm(at::ones({2, 3}), at::ones({2, 3}));
     return absl::OkStatus();
   });
   EXPECT_EQ(shapes.code(), absl::StatusCode::kInternal);
-  const absl::Status memory = CatchFailures([] {
+  const absl::Status memory = linear_logp::CatchFailures([] {
     at::empty({std::int64_t{1} << 50}, at::kFloat);
     return absl::OkStatus();
   });

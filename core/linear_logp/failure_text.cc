@@ -1,4 +1,4 @@
-#include "core/measure/failure_text.h"
+#include "core/linear_logp/failure_text.h"
 
 #include <c10/util/Exception.h>
 
@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "core/linear_logp/variant.h"
 
-namespace keval::measure {
+namespace keval::linear_logp {
 namespace {
 
 // What torch and the CUDA runtime say: a c10::Error has no code to ask (CudaStatus has). In lower case.
@@ -57,20 +57,26 @@ absl::Status StatusOfFailureText(absl::string_view text) {
   return absl::InternalError(message);
 }
 
+absl::Status StatusOfFailure(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return absl::ResourceExhaustedError("out of host memory");
+  }
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
+    return absl::ResourceExhaustedError(FailureMessage(text));
+  }
+  return StatusOfFailureText(text);
+}
+
 absl::Status CatchFailures(const std::function<absl::Status()>& work) {
   try {
     return work();
   } catch (const linear_logp::Stopped& stopped) {
     return stopped.status;
-  } catch (const c10::OutOfMemoryError& error) {
-    return absl::ResourceExhaustedError(FailureMessage(error.what_without_backtrace()));
-  } catch (const c10::Error& error) {
-    return StatusOfFailureText(error.what_without_backtrace());
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of host memory");
   } catch (const std::exception& error) {
-    return StatusOfFailureText(error.what());
+    return StatusOfFailure(error);
   }
 }
 
-}  // namespace keval::measure
+}  // namespace keval::linear_logp

@@ -1,14 +1,15 @@
 // Telling the causes of a failed call apart.
-#ifndef KEVAL_CORE_MEASURE_FAILURE_TEXT_H_
-#define KEVAL_CORE_MEASURE_FAILURE_TEXT_H_
+#ifndef KEVAL_CORE_LINEAR_LOGP_FAILURE_TEXT_H_
+#define KEVAL_CORE_LINEAR_LOGP_FAILURE_TEXT_H_
 
+#include <exception>
 #include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace keval::measure {
+namespace keval::linear_logp {
 
 // The first line of what torch or CUDA said, printable and bounded: a status's message.
 std::string FailureMessage(absl::string_view text);
@@ -18,9 +19,12 @@ std::string FailureMessage(absl::string_view text);
 // like poisoned the device context; INTERNAL: anything else.
 absl::Status StatusOfFailureText(absl::string_view text);
 
+// Of what torch code, or a variant, threw: by its type where that tells, else by its text.
+absl::Status StatusOfFailure(const std::exception& error);
+
 // `work`, with whatever it throws turned into a status: the above, or the status that a variant was stopped with.
 absl::Status CatchFailures(const std::function<absl::Status()>& work);
 
-}  // namespace keval::measure
+}  // namespace keval::linear_logp
 
-#endif  // KEVAL_CORE_MEASURE_FAILURE_TEXT_H_
+#endif  // KEVAL_CORE_LINEAR_LOGP_FAILURE_TEXT_H_

@@ -1,9 +1,9 @@
-#include "core/measure/cuda_status.h"
+#include "core/linear_logp/cuda_status.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/measure/failure_text.h"
+#include "core/linear_logp/failure_text.h"
 
-namespace keval::measure {
+namespace keval::linear_logp {
 namespace {
 
 absl::StatusCode CodeOf(cudaError_t error) {
@@ -43,4 +43,4 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   return {CodeOf(error), FailureMessage(absl::StrCat(what, ": ", cudaGetErrorString(error)))};
 }
 
-}  // namespace keval::measure
+}  // namespace keval::linear_logp
