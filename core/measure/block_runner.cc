@@ -25,6 +25,11 @@ absl::StatusOr<std::int64_t> TimeOneCall(const DeviceSession& session, Arm* arm)
 
 }  // namespace
 
+bool WasThrottled(const BlockResult& block) {
+  return IsThrottled(block.before.throttle_reasons) || IsThrottled(block.after.throttle_reasons) ||
+         IsThrottled(block.reasons_between);
+}
+
 absl::StatusOr<BlockResult> RunBlock(const BlockRequest& request, const DeviceSession& session, Arm* arm) {
   BlockResult result;
   result.ns.reserve(static_cast<std::size_t>(request.timed_repetitions));

@@ -23,6 +23,9 @@ struct BlockResult {
   std::uint64_t reasons_between = 0;  // Of throttling after one of its repetitions, or by the device's own account.
 };
 
+// Whether the device was slowed, at either edge or at a moment between, so that the block's times are unfit.
+bool WasThrottled(const BlockResult& block);
+
 // Each repetition: other input values, the cache overwritten, the queue drained; then the timer around the arm's call
 // alone; then its results verified (Arm::VerifyAndPoison), so that no call of a block can be skipped unseen. The device
 // is read before the first and after the last, its throttle reasons after each. REQUIRES arm->Prepare. Errors: Arm's.

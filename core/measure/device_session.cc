@@ -122,6 +122,16 @@ absl::Status DeviceSession::Synchronize() const {
 
 DeviceReading DeviceSession::Read() const { return state_->nvml == nullptr ? DeviceReading() : state_->nvml->Read(); }
 
+void DeviceSession::UseNvmlForTest(std::unique_ptr<Nvml> nvml) { state_->nvml = std::move(nvml); }
+
+absl::Status DeviceSession::Explained(absl::Status status) const {
+  const bool may_be_loss = absl::IsAborted(status) || absl::IsInternal(status);
+  if (!may_be_loss || state_->nvml == nullptr || !state_->nvml->IsLost()) {
+    return status;
+  }
+  return absl::UnavailableError(absl::StrCat("NVML says that the GPU is lost: ", status.message()));
+}
+
 std::uint64_t DeviceSession::ThrottleReasons() const {
   return state_->nvml == nullptr ? 0 : state_->nvml->ThrottleReasons();
 }

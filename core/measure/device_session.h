@@ -48,8 +48,13 @@ class DeviceSession {
   DeviceReading Read() const;
   // Of this moment; 0 where they aren't known.
   std::uint64_t ThrottleReasons() const;
+  // What a failed call's `status` comes to: UNAVAILABLE where NVML says that the device is lost, which CUDA may tell as
+  // any error of the call.
+  absl::Status Explained(absl::Status status) const;
   const Nvml* nvml() const;
   const std::string& NvmlNote() const;
+  // Readings come from `nvml` from here on, whatever the device.
+  void UseNvmlForTest(std::unique_ptr<Nvml> nvml);
 
  private:
   struct State;

@@ -129,9 +129,7 @@ void AddDevice(const DeviceSession& session, std::map<std::string, std::string>*
   for (auto& [name, text] : session.nvml()->Describe()) {
     (*facts)[name] = text;
   }
-  const DeviceReading reading = session.Read();
-  (*facts)["gpu_processes"] =
-      reading.processes_known ? absl::StrCat(reading.process_ids.size(), " with a context") : kNotTold;
+  (*facts)["gpu_processes"] = ProcessesText(session.Read());
 }
 
 }  // namespace

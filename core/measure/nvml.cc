@@ -2,9 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -74,6 +77,31 @@ std::uint64_t ReasonsBetween(const DeviceReading& before, const DeviceReading& a
   const bool grew = before.thermal_violation.has_value() && after.thermal_violation.has_value() &&
                     *after.thermal_violation > *before.thermal_violation;
   return seen | (grew ? kThermal : 0);
+}
+
+std::optional<int> OtherProcesses(const DeviceReading& reading, const std::vector<int>& own) {
+  if (!reading.processes_known) {
+    return std::nullopt;
+  }
+  const std::set<unsigned> all(reading.process_ids.begin(), reading.process_ids.end());
+  const std::set<int> ours(own.begin(), own.end());
+  const auto found = std::count_if(ours.begin(), ours.end(),
+                                   [&all](int id) { return id > 0 && all.count(static_cast<unsigned>(id)) > 0; });
+  return found == 0 ? std::nullopt : std::optional(static_cast<int>(all.size()) - static_cast<int>(found));
+}
+
+std::string ProcessesText(const DeviceReading& reading) {
+  if (!reading.processes_known) {
+    return "not told";
+  }
+  std::vector<std::string> names;
+  for (const unsigned id : reading.process_ids) {
+    std::ifstream file(absl::StrCat("/proc/", id, "/comm"));
+    std::string name;
+    std::getline(file, name);
+    names.push_back(absl::StrCat(id, " ", name.empty() ? "(name not told)" : PrintableText(name, 64)));
+  }
+  return absl::StrCat(names.size(), " with a context", names.empty() ? "" : ": ", absl::StrJoin(names, ", "));
 }
 
 std::string ThrottleReasonsText(std::uint64_t reasons) {
@@ -230,6 +258,15 @@ std::uint64_t Nvml::ThrottleReasons() const {
   const bool told =
       state_->throttle_reasons != nullptr && state_->throttle_reasons(state_->device, &reasons) == kSuccess;
   return told ? reasons : 0;
+}
+
+bool Nvml::IsLost() const {
+  constexpr NvmlReturn kGpuIsLost = 15;
+  constexpr NvmlReturn kResetRequired = 16;
+  unsigned celsius = 0;
+  const NvmlReturn code =
+      state_->temperature == nullptr ? kSuccess : state_->temperature(state_->device, kTemperatureGpu, &celsius);
+  return code == kGpuIsLost || code == kResetRequired;
 }
 
 bool Nvml::IsSplit() const {

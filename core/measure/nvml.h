@@ -35,6 +35,13 @@ struct DeviceReading {
 // production too. It is recorded with every block all the same.
 bool IsThrottled(std::uint64_t reasons);
 
+// Processes of `reading` that are none of `own`; nullopt where that can't be told: the device tells no processes, or
+// none of `own`, which has the asking one, is among them, so that their numbers are of another PID namespace.
+std::optional<int> OtherProcesses(const DeviceReading& reading, const std::vector<int>& own);
+
+// "2 with a context: 662 kevald, 790 keval-worker": names as this process's PID namespace has them.
+std::string ProcessesText(const DeviceReading& reading);
+
 // NVML's bits of what slowed the device at some moment between two readings: what was `seen` meanwhile, and heat where
 // the device's account of it has grown.
 std::uint64_t ReasonsBetween(const DeviceReading& before, const DeviceReading& after, std::uint64_t seen);
@@ -56,6 +63,9 @@ class Nvml {
   DeviceReading Read() const;
   // Of this moment alone, at the cost of one question; 0 where the device does not tell.
   std::uint64_t ThrottleReasons() const;
+
+  // Whether the driver says that the device is gone, or of no use until it is reset.
+  bool IsLost() const;
 
   // Whether the device is split into MIG instances; false where it does not tell.
   bool IsSplit() const;

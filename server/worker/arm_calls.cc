@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/dtype.h"
+#include "server/worker/worker_process.h"
 
 namespace keval::worker {
 namespace {
@@ -90,7 +91,7 @@ absl::StatusOr<BlockDone> TimeBlock(int discarded, int timed, Seat seat, WorkerC
   RunBlock& block = *request.mutable_run_block();
   block.set_discarded_repetitions(discarded);
   block.set_timed_repetitions(timed);
-  for (const int id : crew->process_ids()) {
+  for (const int id : OwnProcessIds()) {
     block.add_own_process_ids(id);
   }
   absl::StatusOr<Reply> reply = crew->Ask(seat, request, crew->hang_timeout());

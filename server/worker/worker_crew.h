@@ -69,7 +69,7 @@ class WorkerCrew {
   double device_seconds() const { return device_seconds_; }
   // Of the device's memory when the worker in `seat` had started; 0: unknown.
   std::int64_t free_bytes(Seat seat) const { return free_bytes_[static_cast<std::size_t>(seat)]; }
-  // Process ids that may hold a context on the device: the workers' and our own.
+  // Of the crew and of this process.
   std::vector<int> process_ids() const;
   const std::string& VariantOf(Seat seat) const;
   const std::optional<server::WorkFailure>& failure() const { return failure_; }

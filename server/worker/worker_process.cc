@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/mutex.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "server/worker/worker_main.h"
@@ -100,6 +102,32 @@ std::string SignalText(int signal_number) {
   return name == nullptr ? absl::StrCat("signal ", signal_number) : absl::StrCat("SIG", name);
 }
 
+// Workers that live, in this process.
+class LiveWorkers {
+ public:
+  static LiveWorkers& Get() {
+    static LiveWorkers workers;
+    return workers;
+  }
+  void Add(pid_t pid) {
+    MutexLock lock(&mutex_);
+    pids_.insert(pid);
+  }
+  void Remove(pid_t pid) {
+    MutexLock lock(&mutex_);
+    pids_.erase(pid);
+  }
+  std::vector<int> Ids() {
+    MutexLock lock(&mutex_);
+    return {pids_.begin(), pids_.end()};
+  }
+
+ private:
+  LiveWorkers() = default;
+  Mutex mutex_;
+  std::set<pid_t> pids_ ABSL_GUARDED_BY(mutex_);
+};
+
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -159,6 +187,12 @@ class SpawnPlan {
 
 }  // namespace
 
+std::vector<int> OwnProcessIds() {
+  std::vector<int> ids = LiveWorkers::Get().Ids();
+  ids.push_back(getpid());
+  return ids;
+}
+
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Spawn(const std::string& program, int threads,
                                                                     std::string oom_counters) {
   std::array<int, 2> sockets{};
@@ -194,7 +228,9 @@ WorkerProcess::WorkerProcess(pid_t pid, int control, int output, RunningPage run
       output_(output),
       running_(std::move(running)),
       oom_counters_(std::move(oom_counters)),
-      oom_kills_before_(KernelOomKills(oom_counters_)) {}
+      oom_kills_before_(KernelOomKills(oom_counters_)) {
+  LiveWorkers::Get().Add(pid_);
+}
 
 WorkerProcess::~WorkerProcess() {
   Kill();
@@ -207,6 +243,10 @@ void WorkerProcess::Kill() {
     return;
   }
   kill(-pid_, SIGKILL);  // Its whole group: an arm may have started helpers.
+  siginfo_t ended{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  LiveWorkers::Get().Remove(pid_);  // It holds nothing on the device any more, and its number is still its own.
   while (waitpid(pid_, &wait_status_, 0) < 0 && errno == EINTR) {
   }
   reaped_ = true;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +32,10 @@ struct WorkerFault {
 
 // The whole machine's.
 inline constexpr char kMachineOomCounters[] = "/proc/vmstat";
+
+// This process and all of its workers that haven't been reaped, whoever has started them: those of other jobs, devices
+// and contract checks too. Thread-safe.
+std::vector<int> OwnProcessIds();
 
 // Owns one child process in a process group of its own; the destructor kills what is left of the group and reaps the
 // child, so none is left behind. The child inherits its control socket, a page of shared memory, a pipe as stdout and

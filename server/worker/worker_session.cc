@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,7 @@
 namespace keval::worker {
 namespace {
 
-Reply Failed(Failure::Reason reason, absl::string_view detail) {
+Reply FailedFor(Failure::Reason reason, absl::string_view detail) {
   Reply reply;
   reply.mutable_failure()->set_reason(reason);
   reply.mutable_failure()->set_detail(PrintableText(detail, 1024));
@@ -27,24 +28,24 @@ Reply Failed(Failure::Reason reason, absl::string_view detail) {
 }
 
 // The codes that core/measure uses; see Arm and failure_text.h.
-Reply Failed(const absl::Status& status) {
+Reply FailedBy(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      return Failed(Failure::OUT_OF_MEMORY, status.message());
+      return FailedFor(Failure::OUT_OF_MEMORY, status.message());
     case absl::StatusCode::kAborted:
-      return Failed(Failure::ILLEGAL_ACCESS, status.message());
+      return FailedFor(Failure::ILLEGAL_ACCESS, status.message());
     case absl::StatusCode::kUnavailable:
-      return Failed(Failure::DEVICE_LOST, status.message());
+      return FailedFor(Failure::DEVICE_LOST, status.message());
     case absl::StatusCode::kDataLoss: {
       Failure::Reason reason = Failure::WRONG_RESULT;
       Failure::Reason_Parse(std::string(measure::WrongResultNameOf(status)), &reason);
-      return Failed(reason, status.message());
+      return FailedFor(reason, status.message());
     }
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
-      return Failed(Failure::UNSUPPORTED, status.message());
+      return FailedFor(Failure::UNSUPPORTED, status.message());
     default:
-      return Failed(Failure::RAISED, status.message());
+      return FailedFor(Failure::RAISED, status.message());
   }
 }
 
@@ -88,26 +89,14 @@ std::optional<measure::ArmSpec> ArmSpecOf(const Prepare& prepare) {
   return spec;
 }
 
-// Processes on the device that aren't ours; -1 where NVML counts process ids of another namespace (then our own is not
-// among them).
-int OtherProcesses(const measure::DeviceReading& reading, const RunBlock& block) {
-  if (!reading.processes_known) {
-    return -1;
-  }
-  int own = 0;
-  for (const unsigned id : reading.process_ids) {
-    own += std::count(block.own_process_ids().begin(), block.own_process_ids().end(), static_cast<int>(id)) > 0 ? 1 : 0;
-  }
-  return own == 0 ? -1 : static_cast<int>(reading.process_ids.size()) - own;
-}
-
 void SetReading(const measure::DeviceReading& from, const RunBlock& block, DeviceReading* to) {
   to->set_sm_clock_mhz(from.sm_clock_mhz);
   to->set_memory_clock_mhz(from.memory_clock_mhz);
   to->set_power_watts(from.power_watts);
   to->set_temperature_celsius(from.temperature_celsius);
   to->set_throttle_reasons(from.throttle_reasons);
-  to->set_other_processes(OtherProcesses(from, block));
+  const std::vector<int> own(block.own_process_ids().begin(), block.own_process_ids().end());
+  to->set_other_processes(measure::OtherProcesses(from, own).value_or(-1));
 }
 
 }  // namespace
@@ -116,7 +105,7 @@ void WorkerSession::Handle(const Request& request, const Emit& emit) {
   mark_->store(Running::kHarness, std::memory_order_relaxed);
   if (request.request_case() != Request::kStart && request.request_case() != Request::kContract &&
       session_ == nullptr) {
-    emit(Failed(Failure::BAD_REQUEST, "the worker was not started"));
+    emit(FailedFor(Failure::BAD_REQUEST, "the worker was not started"));
     return;
   }
   switch (request.request_case()) {
@@ -144,7 +133,11 @@ void WorkerSession::Handle(const Request& request, const Emit& emit) {
     case Request::REQUEST_NOT_SET:
       break;
   }
-  emit(Failed(Failure::BAD_REQUEST, "an empty request"));
+  emit(FailedFor(Failure::BAD_REQUEST, "an empty request"));
+}
+
+Reply WorkerSession::Failed(absl::Status status) const {
+  return FailedBy(session_ == nullptr ? std::move(status) : session_->Explained(std::move(status)));
 }
 
 Reply WorkerSession::Open(const Start& start) {
@@ -175,7 +168,7 @@ Reply WorkerSession::MakeArm(const Prepare& prepare) {
   }
   const std::optional<measure::ArmSpec> spec = ArmSpecOf(prepare);
   if (!spec.has_value()) {
-    return Failed(Failure::BAD_REQUEST, "an unknown dtype or autocast");
+    return FailedFor(Failure::BAD_REQUEST, "an unknown dtype or autocast");
   }
   absl::StatusOr<std::unique_ptr<measure::Arm>> arm = measure::Arm::Create(*spec, prepare.input_seed(), session_.get());
   if (!arm.ok()) {
@@ -186,8 +179,8 @@ Reply WorkerSession::MakeArm(const Prepare& prepare) {
   }
   const linear_logp::Dispatch& dispatch = (*arm)->dispatch();
   if (prepare.force_variant() && dispatch.fallback) {
-    return Failed(Failure::FALLBACK, absl::StrCat(spec->variant, " ran another path, which force_variant forbids: ",
-                                                  dispatch.path, ": ", dispatch.reason));
+    return FailedFor(Failure::FALLBACK, absl::StrCat(spec->variant, " ran another path, which force_variant forbids: ",
+                                                     dispatch.path, ": ", dispatch.reason));
   }
   Prepared& prepared = *reply.mutable_prepared();
   if (prepare.measure_peak()) {
@@ -211,7 +204,7 @@ Reply WorkerSession::MakeArm(const Prepare& prepare) {
 
 Reply WorkerSession::Measure(const RunBlock& block) {
   if (arm_ == nullptr) {
-    return Failed(Failure::BAD_REQUEST, "a block without an arm");
+    return FailedFor(Failure::BAD_REQUEST, "a block without an arm");
   }
   absl::StatusOr<measure::BlockResult> result =
       measure::RunBlock({block.discarded_repetitions(), block.timed_repetitions()}, *session_, arm_.get());
@@ -223,9 +216,7 @@ Reply WorkerSession::Measure(const RunBlock& block) {
   done.mutable_ns()->Add(result->ns.begin(), result->ns.end());
   SetReading(result->before, block, done.mutable_before());
   SetReading(result->after, block, done.mutable_after());
-  done.set_throttled(measure::IsThrottled(result->before.throttle_reasons) ||
-                     measure::IsThrottled(result->after.throttle_reasons) ||
-                     measure::IsThrottled(result->reasons_between));
+  done.set_throttled(measure::WasThrottled(*result));
   done.set_reasons_between(result->reasons_between);
   return reply;
 }
@@ -244,7 +235,7 @@ absl::Status WorkerSession::RunToItsEnd() {
 
 Reply WorkerSession::Count() {
   if (arm_ == nullptr) {
-    return Failed(Failure::BAD_REQUEST, "a profile without an arm");
+    return FailedFor(Failure::BAD_REQUEST, "a profile without an arm");
   }
   const auto call = [this] { return RunToItsEnd(); };
   absl::StatusOr<measure::CountsByName> ops = measure::CountOps(call);
@@ -271,7 +262,7 @@ Reply WorkerSession::Count() {
 
 Reply WorkerSession::CountDram() {
   if (arm_ == nullptr) {
-    return Failed(Failure::BAD_REQUEST, "a count of bytes without an arm");
+    return FailedFor(Failure::BAD_REQUEST, "a count of bytes without an arm");
   }
   const absl::StatusOr<measure::DramBytes> bytes = measure::CountDramBytes(*session_, [this] { return RunToItsEnd(); });
   arm_->DropResults();

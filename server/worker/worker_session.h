@@ -26,6 +26,8 @@ class WorkerSession {
   void Handle(const Request& request, const Emit& emit);
 
  private:
+  // Of a call that gave `status`.
+  Reply Failed(absl::Status status) const;
   Reply Open(const Start& start);
   Reply MakeArm(const Prepare& prepare);
   Reply Measure(const RunBlock& block);

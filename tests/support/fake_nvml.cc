@@ -2,6 +2,8 @@
 // shares the node with process 4242. The third is split. Locks are written down as lines of the file
 // $KEVAL_FAKE_NVML_STATE, so that they outlive the process as a real device's do; with $KEVAL_FAKE_NVML_DENY nobody may
 // lock. $KEVAL_FAKE_NVML_VIOLATION is how long each was slowed for heat; without it they keep no account.
+// $KEVAL_FAKE_NVML_REASONS are each one's throttle reasons; $KEVAL_FAKE_NVML_LOST is what a question after the
+// temperature of one that is lost is answered with.
 #include <unistd.h>
 
 #include <cstdint>
@@ -96,11 +98,13 @@ int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
   return kSuccess;
 }
 int nvmlDeviceGetTemperature(void* device, unsigned, unsigned* celsius) {
+  if (const char* const text = std::getenv("KEVAL_FAKE_NVML_LOST"); text != nullptr) return std::atoi(text);
   *celsius = static_cast<Device*>(device)->temperature;
   return kSuccess;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, std::uint64_t* reasons) {
-  *reasons = static_cast<Device*>(device)->throttle_reasons;
+  const char* const text = std::getenv("KEVAL_FAKE_NVML_REASONS");
+  *reasons = text == nullptr ? static_cast<Device*>(device)->throttle_reasons : std::strtoull(text, nullptr, 10);
   return kSuccess;
 }
 int nvmlDeviceGetViolationStatus(void*, unsigned policy, Violation* violation) {

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -14,6 +17,7 @@
 #include "base/dtype.h"
 #include "core/measure/block_runner.h"
 #include "core/measure/environment.h"
+#include "core/measure/nvml.h"
 #include "core/measure/op_counter.h"
 #include "core/measure/wrong_result.h"
 #include "tests/support/planted_variants.h"
@@ -117,6 +121,79 @@ TEST_F(ArmTest, ABlockTimesItsTimedRepetitionsOnly) {
     EXPECT_GE(ns, 30'000'000);
     EXPECT_LT(ns, 1'000'000'000);
   }
+}
+
+// The session's readings are the fake NVML's first device's, which $KEVAL_FAKE_NVML_… change.
+class NvmlArmTest : public ArmTest {
+ protected:
+  void SetUp() override {
+    ArmTest::SetUp();
+    setenv("KEVAL_NVML_LIBRARY", KEVAL_FAKE_NVML, 1);
+    auto nvml = Nvml::Open("GPU-00000000-0000-0000-0000-000000000000");
+    ASSERT_TRUE(nvml.ok()) << nvml.status();
+    session_->UseNvmlForTest(*std::move(nvml));
+  }
+  void TearDown() override {
+    for (const char* name :
+         {"KEVAL_NVML_LIBRARY", "KEVAL_FAKE_NVML_REASONS", "KEVAL_FAKE_NVML_LOST", "KEVAL_FAKE_NVML_VIOLATION"}) {
+      unsetenv(name);
+    }
+  }
+
+  // A block of seven calls of an arm that does `fault`, told the number of the call in its block.
+  absl::StatusOr<BlockResult> Block(const std::function<void(int)>& fault) {
+    auto armed = std::make_shared<int>(-1);
+    const auto planted = testing::Plant("planted_here", [armed, fault](const testing::Call&) {
+      if (*armed >= 0) fault(++*armed);
+    });
+    auto arm = Make("planted_here");
+    if (!arm.ok()) return arm.status();
+    if (absl::Status status = (*arm)->Prepare("portable_matmul_add", Region::kForwardBackward); !status.ok()) {
+      return status;
+    }
+    *armed = 0;
+    return RunBlock({2, 5}, *session_, arm->get());
+  }
+};
+
+TEST_F(NvmlArmTest, ThrottlingWithinABlockIsSeenThoughNoEdgeShowsIt) {
+  constexpr std::uint64_t kSlowdown = 0x8;
+  const auto calm = Block([](int) {});
+  ASSERT_TRUE(calm.ok()) << calm.status();
+  EXPECT_FALSE(WasThrottled(*calm));
+  for (const int call : {1, 4}) {  // A discarded repetition's and a timed one's.
+    const auto block = Block([call](int now) { setenv("KEVAL_FAKE_NVML_REASONS", now == call ? "8" : "1", 1); });
+    ASSERT_TRUE(block.ok()) << block.status();
+    EXPECT_FALSE(IsThrottled(block->before.throttle_reasons | block->after.throttle_reasons)) << call;
+    EXPECT_EQ(block->reasons_between & kSlowdown, kSlowdown) << call;
+    EXPECT_TRUE(WasThrottled(*block)) << call;
+  }
+  unsetenv("KEVAL_FAKE_NVML_REASONS");
+  setenv("KEVAL_FAKE_NVML_VIOLATION", "5", 1);
+  const auto heated = Block([](int) { setenv("KEVAL_FAKE_NVML_VIOLATION", "6", 1); });
+  ASSERT_TRUE(heated.ok()) << heated.status();
+  EXPECT_TRUE(WasThrottled(*heated));
+}
+
+TEST_F(NvmlArmTest, AnEdgeThatIsThrottledIsEnough) {
+  BlockResult block;
+  EXPECT_FALSE(WasThrottled(block));
+  block.before.throttle_reasons = 0x40;
+  EXPECT_TRUE(WasThrottled(block));
+  std::swap(block.before, block.after);
+  EXPECT_TRUE(WasThrottled(block));
+}
+
+// What CUDA says then may be any error of the call.
+TEST_F(NvmlArmTest, ADeviceThatNvmlCallsLostIsLost) {
+  const absl::Status poisoned = absl::AbortedError("unspecified launch failure");
+  EXPECT_EQ(session_->Explained(poisoned), poisoned);
+  setenv("KEVAL_FAKE_NVML_LOST", "15", 1);
+  EXPECT_TRUE(absl::IsUnavailable(session_->Explained(poisoned)));
+  EXPECT_THAT(std::string(session_->Explained(absl::InternalError("unknown error")).message()),
+              HasSubstr("NVML says that the GPU is lost: unknown error"));
+  EXPECT_TRUE(session_->Explained(absl::OkStatus()).ok());
+  EXPECT_TRUE(absl::IsDataLoss(session_->Explained(absl::DataLossError("a wrong result"))));
 }
 
 struct Cheat {

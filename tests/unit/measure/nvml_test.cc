@@ -6,11 +6,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "core/linear_logp/gpu_uuid.h"
 
 namespace keval::measure {
@@ -106,6 +108,42 @@ TEST_F(NvmlTest, ThrottleReasonsAreAskedForAlone) {
   auto nvml = Nvml::Open(kSecond);
   ASSERT_TRUE(nvml.ok()) << nvml.status();
   EXPECT_EQ((*nvml)->ThrottleReasons(), 0x24U);
+}
+
+TEST_F(NvmlTest, TellsALostDevice) {
+  auto nvml = Nvml::Open(kFirst);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  EXPECT_FALSE((*nvml)->IsLost());
+  for (const auto& [code, lost] : {std::pair("15", true), std::pair("16", true), std::pair("999", false)}) {
+    setenv("KEVAL_FAKE_NVML_LOST", code, 1);
+    EXPECT_EQ((*nvml)->IsLost(), lost) << code;
+  }
+  unsetenv("KEVAL_FAKE_NVML_LOST");
+}
+
+TEST(OtherProcessesTest, AreThoseThatAreNotOurs) {
+  DeviceReading reading;
+  reading.processes_known = true;
+  reading.process_ids = {10, 20, 30, 40};
+  EXPECT_EQ(OtherProcesses(reading, {40, 10, 20, 30}), 0);  // The server and its workers.
+  EXPECT_EQ(OtherProcesses(reading, {10, 20, 30, 99}), 1);
+  EXPECT_EQ(OtherProcesses(reading, {10, 10, 20}), 2);
+  EXPECT_EQ(OtherProcesses(reading, {99}), std::nullopt);  // Numbers of another namespace.
+  reading.process_ids = {10, 10, 20, 50, 50};              // With two contexts there.
+  EXPECT_EQ(OtherProcesses(reading, {10, 20}), 1);
+  reading.processes_known = false;
+  EXPECT_EQ(OtherProcesses(reading, {10}), std::nullopt);
+}
+
+TEST(OtherProcessesTest, AreNamed) {
+  DeviceReading reading;
+  EXPECT_EQ(ProcessesText(reading), "not told");
+  reading.processes_known = true;
+  EXPECT_EQ(ProcessesText(reading), "0 with a context");
+  constexpr unsigned kNobody = 4'194'305;  // Beyond the kernel's largest.
+  reading.process_ids = {static_cast<unsigned>(getpid()), kNobody};
+  EXPECT_EQ(ProcessesText(reading),
+            absl::StrCat("2 with a context: ", getpid(), " nvml_test, ", kNobody, " (name not told)"));
 }
 
 TEST_F(NvmlTest, UnknownUuidIsNotFound) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -176,6 +177,20 @@ TEST_P(KernelKillTest, IsToldFromAKillOfSomebodyElse) {
 
 INSTANTIATE_TEST_SUITE_P(planted_kill, KernelKillTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "by_the_kernel" : "by_somebody"; });
+
+// A contract check's worker may hold a context on the device in the middle of a job's block.
+TEST(WorkerProcessTest, AllThatLiveAreOurOwnUntilTheyAreReaped) {
+  EXPECT_THAT(OwnProcessIds(), ::testing::ElementsAre(getpid()));
+  auto first = WorkerProcess::Spawn("/bin/sleep", 1);
+  auto second = WorkerProcess::Spawn("/bin/sleep", 1);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_THAT(OwnProcessIds(), ::testing::UnorderedElementsAre(getpid(), (*first)->pid(), (*second)->pid()));
+  first->reset();
+  EXPECT_THAT(OwnProcessIds(), ::testing::UnorderedElementsAre(getpid(), (*second)->pid()));
+  kill((*second)->pid(), SIGKILL);
+  EXPECT_TRUE((*second)->Receive(milliseconds(10000), nullptr).ok());
+  EXPECT_THAT(OwnProcessIds(), ::testing::ElementsAre(getpid()));
+}
 
 TEST(WorkerProcessTest, CheckEndsTheWait) {
   auto worker = WorkerProcess::Spawn("/bin/sleep", 1);
