@@ -22,6 +22,7 @@
 #include "server/job_calibration.h"
 #include "server/job_environment.h"
 #include "server/job_events.h"
+#include "server/job_loss.h"
 #include "server/job_memory.h"
 #include "server/job_plan.h"
 #include "server/job_spec.h"
@@ -34,26 +35,9 @@ constexpr int kMaxIdleRestarts = 3;
 constexpr double kBudgetSlack = 1.25;  // Times max_device_seconds: a prediction from a pilot is off by less.
 constexpr std::chrono::milliseconds kStoreRetryDelay{500};
 constexpr std::chrono::milliseconds kCheckInterval{20};
+constexpr std::chrono::seconds kMemoryRetryDelay{2};  // In which others may give back what they hold of a device.
 
 std::int64_t NowMs() { return absl::ToUnixMillis(absl::Now()); }
-
-// "CANDIDATE_CRASHED", "DEVICE_LOST".
-std::string LossReason(const WorkFailure& failure) {
-  const std::string cause = absl::AsciiStrToUpper(failure.cause);
-  const std::string reason = failure.reason.empty() ? "FAILED" : failure.reason;
-  return reason.rfind(absl::StrCat(cause, "_"), 0) == 0 ? reason : absl::StrCat(cause, "_", reason);
-}
-
-bool IsArm(absl::string_view cause) { return cause == "base" || cause == "candidate"; }
-
-StoredLoss ToLoss(absl::string_view phase, int round, const WorkFailure& failure) {
-  return {.phase = std::string(phase),
-          .round = round,
-          .cause = failure.cause,
-          .reason = failure.reason,
-          .detail = failure.detail,
-          .samples = failure.partial.empty() ? std::string() : verdict::FormatSamples(failure.partial)};
-}
 
 void AddJobEvent(JobChange* change) { *change->events.emplace_back().mutable_job() = change->job; }
 
@@ -236,13 +220,21 @@ absl::Status JobExecution::MakePlan() {
     const bool cpu = at_.device.name() == "cpu";
     const WorkerBytes largest = LargestWorker(pilot.bytes, cpu, mode);
     change.job.mutable_plan()->set_predicted_memory_bytes(std::llround(RoundBytes(largest, cpu, mode)));
-    if (auto fits = CheckRoundFits("primaries, guards, controls", largest, at_.device, pilot.free_bytes, mode);
-        !fits.ok()) {
-      return Finish({.verdict = "FAILED",
-                     .reason = "MEMORY_EXCEEDED",
-                     .detail = absl::StrCat("as measured in the pilot, ", std::string(fits.message())),
-                     .failure_cause = "infrastructure"},
-                    std::move(change));
+    const auto fit = [&](std::optional<double> free_bytes) {
+      return CheckRoundFits("primaries, guards, controls", largest, at_.device, free_bytes, mode);
+    };
+    if (auto fits = fit(pilot.free_bytes); !fits.ok()) {
+      const std::string detail = absl::StrCat("as measured in the pilot, ", std::string(fits.message()));
+      // Others may give back what they hold: one reading ends nothing where the device has enough.
+      if (fit(std::nullopt).ok() && losses_.size() < kMaxLosses) {
+        const WorkFailure failure{.cause = "infrastructure", .reason = "MEMORY_EXCEEDED", .detail = detail};
+        if (auto status = Lose("pilot", -1, failure); !status.ok()) return status;
+        if (auto stop = Pause(kMemoryRetryDelay); !stop.ok()) return stop;
+        continue;
+      }
+      return Finish(
+          {.verdict = "FAILED", .reason = "MEMORY_EXCEEDED", .detail = detail, .failure_cause = "infrastructure"},
+          std::move(change));
     }
     AddJobEvent(&change);
     return Commit(std::move(change));
@@ -468,6 +460,15 @@ absl::Status JobExecution::Finish(const JobEnd& end, JobChange change) {
   return absl::OkStatus();
 }
 
+absl::Status JobExecution::Pause(std::chrono::milliseconds length) const {
+  const auto end = std::chrono::steady_clock::now() + length;
+  while (std::chrono::steady_clock::now() < end) {
+    if (auto stop = at_.check(); !stop.ok()) return stop;
+    std::this_thread::sleep_for(kCheckInterval);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status JobExecution::Commit(JobChange change) {
   bool warned = false;
   while (true) {
@@ -478,11 +479,7 @@ absl::Status JobExecution::Commit(JobChange change) {
     }
     if (!warned) spdlog::warn("{} waits: {}", job_.name(), std::string(status.message()));
     warned = true;
-    const auto retry = std::chrono::steady_clock::now() + kStoreRetryDelay;
-    while (std::chrono::steady_clock::now() < retry) {
-      if (auto stop = at_.check(); !stop.ok()) return stop;
-      std::this_thread::sleep_for(kCheckInterval);
-    }
+    if (auto stop = Pause(kStoreRetryDelay); !stop.ok()) return stop;
   }
   if (warned) spdlog::info("{} goes on: the job store takes writes again", job_.name());
   if (change.loss.has_value()) losses_.push_back(*std::move(change.loss));

@@ -3,6 +3,7 @@
 #ifndef KEVAL_SERVER_JOB_EXECUTION_H_
 #define KEVAL_SERVER_JOB_EXECUTION_H_
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -83,6 +84,9 @@ class JobExecution {
 
   // Says that a phase has begun, or which series' turn it is in it.
   void TellProgress(absl::string_view phase, int round);
+
+  // Waits so long. What `check` answers where it stops the run meanwhile.
+  absl::Status Pause(std::chrono::milliseconds length) const;
 
   JobChange NewChange() const { return JobChange{.job = job_}; }
   // Writes `change` and takes its job over. Waits and tries again while the store can't be written.

@@ -70,18 +70,18 @@ double ReserveBytes(const v1::DeviceInfo& device) {
 }
 
 absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, const v1::DeviceInfo& device,
-                            double free_bytes, v1::ProcessMode mode) {
+                            std::optional<double> free_bytes, v1::ProcessMode mode) {
   const bool cpu = device.name() == "cpu";
   const auto all = static_cast<double>(device.memory_bytes());
-  if (all <= 0 && free_bytes <= 0) return absl::OkStatus();
+  if (all <= 0 && !free_bytes.has_value()) return absl::OkStatus();
   const double reserve = ReserveBytes(device);
-  const double have = (free_bytes > 0 ? free_bytes : all) - reserve;
+  const double have = std::max(0.0, free_bytes.value_or(all) - reserve);
   const double need = RoundBytes(bytes, cpu, mode);
   if (need <= have) return absl::OkStatus();
   std::string message = absl::StrCat(
       field, ": the ", RoundProcesses(cpu), " processes that a round has at a time need at least ", FixedText(need, 0),
       " bytes ", ModeText(mode), "; of ", device.memory_bytes(), " that ", device.name(), " has, ",
-      free_bytes > 0 ? absl::StrCat(FixedText(free_bytes, 0), " are free and ") : "", FixedText(reserve, 0),
+      free_bytes.has_value() ? absl::StrCat(FixedText(*free_bytes, 0), " are free and ") : "", FixedText(reserve, 0),
       " are kept in reserve, so ", FixedText(have, 0), " can be had (each process: context ",
       FixedText(bytes.context, 0), bytes.context_assumed ? ", assumed since it can't be measured" : "", ", inputs ",
       FixedText(bytes.inputs, 0), ", a call ", FixedText(bytes.peak, 0), "; base's results to compare with ",

@@ -3,6 +3,7 @@
 #define KEVAL_SERVER_JOB_MEMORY_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,10 +25,11 @@ WorkerBytes LargestWorker(const std::map<std::string, WorkerBytes>& by_series, b
 WorkerBytes LeastWorkerBytes(const v1::Shape& shape, bool cpu);
 
 // FAILED_PRECONDITION naming `field` with every number, and what the other mode would need, where a round of such
-// workers takes more of the device than is free by now (`free_bytes`; 0: unknown, then than it has) without the reserve
-// that stays with the driver and with what else comes and goes: ReserveBytes. A device of unknown memory has enough.
+// workers takes more of the device than is free by now (`free_bytes`; nullopt: unknown, then than it has) without the
+// reserve that stays with the driver and with what else comes and goes: ReserveBytes. A device of unknown memory has
+// enough.
 absl::Status CheckRoundFits(const std::string& field, const WorkerBytes& bytes, const v1::DeviceInfo& device,
-                            double free_bytes, v1::ProcessMode mode);
+                            std::optional<double> free_bytes, v1::ProcessMode mode);
 
 // One part in fifty of what the device has.
 double ReserveBytes(const v1::DeviceInfo& device);

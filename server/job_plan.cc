@@ -89,10 +89,12 @@ DiagnosticRun MakeDiagnostic(const v1::JobPlan::SeriesPlan& series, absl::string
 
 }  // namespace
 
-double SeriesDeviceSeconds(const v1::JobPlan::SeriesPlan& series, const TurnSeconds& turn, bool sequential) {
-  const double blocks = 4.0 * series.quads();
+double SeriesDeviceSeconds(const v1::JobPlan::SeriesPlan& series, const TurnSeconds& base, const TurnSeconds& other,
+                           bool sequential) {
+  const double blocks = 2.0 * series.quads();  // Of each arm.
   const double repetitions = blocks * (series.timed_repetitions() + series.discarded_repetitions());
-  return repetitions * turn.repetition + (2 + (sequential ? blocks : 0)) * turn.preparation;
+  return repetitions * (base.repetition + other.repetition) +
+         (1 + (sequential ? blocks : 0)) * (base.preparation + other.preparation);
 }
 
 v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const PilotData& pilot, const NoiseRecord& noise) {
@@ -119,9 +121,11 @@ v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const PilotData& pilot, cons
       series->set_quads(repetitions.quads);
       series->set_timed_repetitions(repetitions.timed);
       series->set_discarded_repetitions(repetitions.discarded);
-      const auto turn = pilot.turns.find(series->series());
+      const auto found = pilot.turns.find(series->series());
+      const TurnSeconds turn = found == pilot.turns.end() ? TurnSeconds{0, seconds} : found->second;
+      const auto other = pilot.candidate_turns.find(series->series());
       round_seconds +=
-          SeriesDeviceSeconds(*series, turn == pilot.turns.end() ? TurnSeconds{0, seconds} : turn->second, sequential);
+          SeriesDeviceSeconds(*series, turn, other == pilot.candidate_turns.end() ? turn : other->second, sequential);
       SetTraffic(series);
     }
   }

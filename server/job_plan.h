@@ -20,10 +20,11 @@ inline constexpr char kProcedureVersion[] = "2";
 // gives the margins that the spec doesn't.
 v1::JobPlan MakePlan(const v1::BenchmarkSpec& spec, const PilotData& pilot, const NoiseRecord& noise);
 
-// Seconds for which a round of one series has the device: both arms are prepared; each of the four blocks of each quad
-// has its repetitions, with fresh inputs before and verification after each, and, `sequential`, a preparation of its
-// own.
-double SeriesDeviceSeconds(const v1::JobPlan::SeriesPlan& series, const TurnSeconds& turn, bool sequential);
+// Seconds for which a round of one series has the device: both arms, whose turns take `base` and `other`, are prepared;
+// each of the four blocks of each quad has its repetitions, with fresh inputs before and verification after each, and,
+// `sequential`, a preparation of its own.
+double SeriesDeviceSeconds(const v1::JobPlan::SeriesPlan& series, const TurnSeconds& base, const TurnSeconds& other,
+                           bool sequential);
 
 // FAILED_PRECONDITION with both numbers where the plan predicts more device seconds than the spec's budget.
 absl::Status CheckBudget(const v1::BenchmarkSpec& spec, const v1::JobPlan& plan);

@@ -70,7 +70,8 @@ absl::Status CheckShapesOnDevice(const v1::BenchmarkSpec& spec, const v1::Device
                       absl::StrCat("float64 is computed on a CPU only, not on ", device.name()));
       }
       // Of all that the device has: what is free when its turn comes isn't known yet, see JobExecution::MakePlan.
-      auto fits = CheckRoundFits(path, LeastWorkerBytes(shape, cpu), device, 0, spec.procedure().process_mode());
+      auto fits =
+          CheckRoundFits(path, LeastWorkerBytes(shape, cpu), device, std::nullopt, spec.procedure().process_mode());
       if (!fits.ok()) return fits;
       least_seconds += LeastSeconds(shape, cpu, spec.procedure().worker_threads());
     }

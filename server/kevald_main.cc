@@ -79,6 +79,17 @@ absl::Status CheckWorkerProgram(const ServerOptions& options) {
   return InvalidField("--worker_program", path, "a program that can be run");
 }
 
+// A file that was named and tells nothing would make every such kill somebody's; the default one may be absent.
+absl::Status CheckOomCounters(const ServerOptions& options) {
+  if (worker::KernelOomKills(options.oom_counters).has_value()) return absl::OkStatus();
+  if (options.oom_counters == worker::kMachineOomCounters) {
+    spdlog::warn("{} has no oom_kill: a worker that the kernel kills for want of memory is told as killed by somebody",
+                 options.oom_counters);
+    return absl::OkStatus();
+  }
+  return InvalidField("--oom_counters", options.oom_counters, "a file with a line \"oom_kill N\"");
+}
+
 int Serve(const ServerOptions& options) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("kevald"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
@@ -141,6 +152,7 @@ int KevaldMain(const std::vector<std::string>& arguments) {
       break;
   }
   if (absl::Status status = CheckWorkerProgram(line->options); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckOomCounters(line->options); !status.ok()) return Complain(status);
   if (!tuned) spdlog::warn("the allocator refused its settings: large transfers will be slow");
   return Serve(line->options);
 }

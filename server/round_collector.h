@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -119,7 +120,7 @@ struct WorkerBytes {
   bool context_assumed = false;  // Where the device doesn't tell.
 };
 
-// What of base's turns isn't timed, by series.
+// What of an arm's turns isn't timed.
 struct TurnSeconds {
   double preparation = 0;  // Of an arm, until its first block can begin.
   double repetition = 0;   // All of one: fresh inputs, cache overwrite, call, verification.
@@ -129,9 +130,11 @@ struct PilotData {
   // By series, of base: the median of its calls, and how long it has the device for them.
   std::map<std::string, double> base_ns;
   std::map<std::string, TurnSeconds> turns;
+  // The same of the candidate; none in a control, or where it is base.
+  std::map<std::string, TurnSeconds> candidate_turns;
   // By series, the larger of what the two arms take.
   std::map<std::string, WorkerBytes> bytes;
-  double free_bytes = 0;  // Of the device's memory before any worker was there; 0: unknown.
+  std::optional<double> free_bytes;  // Of the device's memory before any worker was there; nullopt: unknown.
 };
 
 // Bytes that went between the device and its memory, by its hardware counters.
@@ -188,7 +191,8 @@ class RoundCollector {
   using Check = std::function<absl::Status()>;
   virtual ~RoundCollector() = default;
 
-  // Base's time a call for every series, in a process of its own, and what a candidate's process takes beside it.
+  // Base's time a call for every series, in a process of its own, and what a candidate's process takes beside it. No
+  // lease is held while they start.
   virtual absl::StatusOr<Collected<PilotData>> Pilot(const JobArms& arms, const std::vector<SeriesRun>& series,
                                                      DeviceLease* lease, const Check& check) = 0;
   // One round: fresh processes that take turns, the lease held for a quad at a time. On a GPU there are three, base,

@@ -95,12 +95,13 @@ std::int64_t HeldBytes(const DeviceSession& session) {
   return pages.value_or(0) * sysconf(_SC_PAGESIZE);
 }
 
-std::int64_t FreeBytes(const DeviceSession& session) {
+std::optional<std::int64_t> FreeBytes(const DeviceSession& session) {
   if (session.device().cuda) {
-    return linear_logp::CudaFreeBytes(session.device().index).value_or(0);
+    const absl::StatusOr<std::int64_t> free_bytes = linear_logp::CudaFreeBytes(session.device().index);
+    return free_bytes.ok() ? std::optional(*free_bytes) : std::nullopt;
   }
   const std::int64_t free_bytes = linear_logp::ReadHostMemory().free_bytes;
-  return free_bytes == std::numeric_limits<std::int64_t>::max() ? 0 : free_bytes;
+  return free_bytes == std::numeric_limits<std::int64_t>::max() ? std::nullopt : std::optional(free_bytes);
 }
 
 }  // namespace keval::measure

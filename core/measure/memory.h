@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,8 +24,8 @@ absl::StatusOr<std::int64_t> IncrementalPeakBytes(const DeviceSession& session,
 std::int64_t HeldBytes(const DeviceSession& session);
 
 // Bytes of the device's memory that nobody holds now; on a CPU what the host and its control groups still give this
-// process. 0: unknown.
-std::int64_t FreeBytes(const DeviceSession& session);
+// process. nullopt: unknown.
+std::optional<std::int64_t> FreeBytes(const DeviceSession& session);
 
 }  // namespace keval::measure
 

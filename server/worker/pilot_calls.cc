@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 
 #include "server/worker/arm_calls.h"
 #include "server/worker/quad_calls.h"
@@ -18,11 +18,11 @@ double SecondsSince(steady_clock::time_point begin) { return Seconds(steady_cloc
 
 // On a GPU LibTorch says what its tensors take and not what its context does. That is what a second process takes by
 // being there, unless others came or went meanwhile; `assumed` then.
-double ContextBytes(std::int64_t free_before, std::int64_t free_after, bool* assumed) {
+double ContextBytes(std::optional<double> free_before, std::optional<double> free_after, bool* assumed) {
   constexpr double kMiB = 1048576;
   constexpr double kAssumed = 512 * kMiB;  // About an H200's.
-  const auto taken = static_cast<double>(free_before - free_after);
-  *assumed = free_before <= 0 || free_after <= 0 || taken < 64 * kMiB || taken > 4096 * kMiB;
+  const double taken = free_before.has_value() && free_after.has_value() ? *free_before - *free_after : 0;
+  *assumed = taken < 64 * kMiB || taken > 4096 * kMiB;
   return *assumed ? kAssumed : taken;
 }
 
@@ -46,12 +46,13 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Median of a few calls; of one where they take long. `repetition_seconds`: each with all that belongs to it.
-absl::StatusOr<double> TimeBase(WorkerCrew* crew, double* repetition_seconds) {
+// Median of a few calls of the prepared arm in `seat`; of one where they take long. `repetition_seconds`: each with all
+// that belongs to it.
+absl::StatusOr<double> TimeCalls(Seat seat, WorkerCrew* crew, double* repetition_seconds) {
   constexpr double kLongNs = 0.25e9;
   constexpr int kCalls = 5;
   steady_clock::time_point begin = steady_clock::now();
-  absl::StatusOr<BlockDone> first = TimeBlock(0, 1, Seat::kBase, crew);
+  absl::StatusOr<BlockDone> first = TimeBlock(0, 1, seat, crew);
   if (!first.ok()) {
     return first.status();
   }
@@ -60,7 +61,7 @@ absl::StatusOr<double> TimeBase(WorkerCrew* crew, double* repetition_seconds) {
     return static_cast<double>(first->ns(0));
   }
   begin = steady_clock::now();
-  absl::StatusOr<BlockDone> more = TimeBlock(1, kCalls, Seat::kBase, crew);
+  absl::StatusOr<BlockDone> more = TimeBlock(1, kCalls, seat, crew);
   if (!more.ok()) {
     return more.status();
   }
@@ -68,36 +69,66 @@ absl::StatusOr<double> TimeBase(WorkerCrew* crew, double* repetition_seconds) {
   return Median(std::vector<double>(more->ns().begin(), more->ns().end()));
 }
 
-// Base's process, then, where it tells something new, the candidate's beside it; both with the device ours, so that
-// what the second one takes is its context.
+// Bytes of the device's memory that are free while it is ours, so that between two readings nobody else of this server
+// computes, and what its allocator kept has been given back; nullopt where that can't be told.
+absl::StatusOr<std::optional<double>> ReadFreeBytes(Seat seat, WorkerCrew* crew) {
+  Request request;
+  request.mutable_read_memory();
+  const absl::StatusOr<Reply> reply = InTurn(crew, [&] { return crew->Ask(seat, request, crew->hang_timeout()); });
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  if (!reply->has_memory_read()) {
+    return crew->FailAsHarness(seat, "answered something else to a question for memory");
+  }
+  const MemoryRead& read = reply->memory_read();
+  return read.has_free_bytes() ? std::optional(static_cast<double>(read.free_bytes())) : std::nullopt;
+}
+
+// Base's process, then, where it tells something new, the candidate's beside it: what that takes by being there is a
+// context. Starting them takes seconds, in which others may have the device.
 absl::Status StartPilot(const server::JobArms& arms, WorkerCrew* crew, server::PilotData* data,
                         server::WorkerBytes* context) {
   if (absl::Status status = crew->Start({Seat::kBase}); !status.ok()) {
     return status;
   }
-  data->free_bytes = static_cast<double>(crew->free_bytes(Seat::kBase));
+  absl::StatusOr<std::optional<double>> before = ReadFreeBytes(Seat::kBase, crew);
+  if (!before.ok()) {
+    return before.status();
+  }
+  data->free_bytes = *before;
   if (arms.device == "cpu" && arms.base_variant == arms.candidate_variant) {
     return absl::OkStatus();
   }
   if (absl::Status status = crew->Start({Seat::kCandidate}); !status.ok()) {
     return status;
   }
-  if (arms.device != "cpu") {
-    context->context =
-        ContextBytes(crew->free_bytes(Seat::kBase), crew->free_bytes(Seat::kCandidate), &context->context_assumed);
+  if (arms.device == "cpu") {
+    return absl::OkStatus();
   }
+  absl::StatusOr<std::optional<double>> after = ReadFreeBytes(Seat::kCandidate, crew);
+  if (!after.ok()) {
+    return after.status();
+  }
+  context->context = ContextBytes(*before, *after, &context->context_assumed);
   return absl::OkStatus();
 }
 
-// What the candidate takes in one series.
+// What the candidate takes in one series, memory and time.
 absl::Status MeasureCandidate(const server::JobArms& arms, const server::SeriesRun& run, const Work& work,
                               const server::WorkerBytes& context, WorkerCrew* crew, server::PilotData* data) {
+  server::TurnSeconds& seconds = data->candidate_turns[run.series];
+  const auto begin = steady_clock::now();
   absl::StatusOr<Prepared> prepared = PrepareArm(arms, work, Seat::kCandidate, crew);
   if (!prepared.ok()) {
     return prepared.status();
   }
+  seconds.preparation = SecondsSince(begin);
   server::WorkerBytes& bytes = data->bytes[run.series];
   bytes = Larger(bytes, BytesOf(*prepared, arms.device == "cpu", context));
+  if (absl::Status status = TimeCalls(Seat::kCandidate, crew, &seconds.repetition).status(); !status.ok()) {
+    return status;
+  }
   return ReleaseArm(Seat::kCandidate, crew);
 }
 
@@ -106,7 +137,7 @@ absl::Status MeasureCandidate(const server::JobArms& arms, const server::SeriesR
 absl::Status CollectPilot(const server::JobArms& arms, const std::vector<server::SeriesRun>& series, WorkerCrew* crew,
                           server::PilotData* data) {
   server::WorkerBytes context;
-  absl::Status status = InTurn(crew, [&] { return StartPilot(arms, crew, data, &context); });
+  absl::Status status = StartPilot(arms, crew, data, &context);
   if (!status.ok()) {
     return status;
   }
@@ -127,7 +158,7 @@ absl::Status CollectPilot(const server::JobArms& arms, const std::vector<server:
     }
     seconds.preparation = SecondsSince(begin);
     data->bytes[run.series] = BytesOf(*prepared, arms.device == "cpu", context);
-    absl::StatusOr<double> ns = TimeBase(crew, &seconds.repetition);
+    absl::StatusOr<double> ns = TimeCalls(Seat::kBase, crew, &seconds.repetition);
     if (!ns.ok()) {
       return ns.status();
     }
@@ -141,8 +172,8 @@ absl::Status CollectPilot(const server::JobArms& arms, const std::vector<server:
       return status;
     }
   }
-  if (data->free_bytes > 0) {  // Base's process was there when it asked.
-    data->free_bytes += data->bytes.empty() ? 0 : data->bytes.begin()->second.context;
+  if (data->free_bytes.has_value()) {  // Base's process was there when it asked.
+    *data->free_bytes += data->bytes.empty() ? 0 : data->bytes.begin()->second.context;
   }
   return absl::OkStatus();
 }

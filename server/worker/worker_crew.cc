@@ -83,11 +83,9 @@ absl::Status WorkerCrew::Start(const std::vector<Seat>& seats, std::uint64_t dra
       }
       return Fail(seat, *fault);
     }
-    const Reply& reply = std::get<Reply>(*answer);
-    if (!reply.has_started()) {
+    if (!std::get<Reply>(*answer).has_started()) {
       return FailAsHarness(seat, "answered something else to its start");
     }
-    free_bytes_[static_cast<std::size_t>(seat)] = reply.started().free_bytes();
   }
   return absl::OkStatus();
 }

@@ -30,7 +30,7 @@ class WorkerCrew {
   struct Options {
     std::string program;
     std::string oom_counters = kMachineOomCounters;  // WorkerProcess::Spawn's.
-    std::chrono::milliseconds start_timeout;
+    std::chrono::milliseconds start_timeout{120000};
   };
   WorkerCrew(Options options, const server::JobArms& arms, server::DeviceLease* lease,
              const server::RoundCollector::Check& check);
@@ -67,8 +67,6 @@ class WorkerCrew {
 
   std::chrono::milliseconds hang_timeout() const { return hang_timeout_; }
   double device_seconds() const { return device_seconds_; }
-  // Of the device's memory when the worker in `seat` had started; 0: unknown.
-  std::int64_t free_bytes(Seat seat) const { return free_bytes_[static_cast<std::size_t>(seat)]; }
   // Of the crew and of this process.
   std::vector<int> process_ids() const;
   const std::string& VariantOf(Seat seat) const;
@@ -98,7 +96,6 @@ class WorkerCrew {
   double device_seconds_ = 0;
   std::optional<server::WorkFailure> failure_;
   std::array<std::unique_ptr<WorkerProcess>, 3> workers_;
-  std::array<std::int64_t, 3> free_bytes_{};
 };
 
 }  // namespace keval::worker

@@ -85,18 +85,6 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
   return pointers;
 }
 
-// How often the kernel has killed for want of memory since boot; -1 where it doesn't tell.
-std::int64_t KernelOomKills(const std::string& counters) {
-  std::ifstream file(counters);
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> parts = absl::StrSplit(line, ' ');
-    if (parts.size() == 2 && parts[0] == "oom_kill") {
-      return ParseInt64(parts[1]).value_or(-1);
-    }
-  }
-  return -1;
-}
-
 std::string SignalText(int signal_number) {
   const char* const name = sigabbrev_np(signal_number);
   return name == nullptr ? absl::StrCat("signal ", signal_number) : absl::StrCat("SIG", name);
@@ -148,8 +136,8 @@ class Descriptor {
 class SpawnPlan {
  public:
   SpawnPlan() {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attributes_);
+    Note(posix_spawn_file_actions_init(&actions_));
+    Note(posix_spawnattr_init(&attributes_));
   }
   ~SpawnPlan() {
     posix_spawn_file_actions_destroy(&actions_);
@@ -158,22 +146,27 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  // `running` is above the descriptors that the child finds things on, so that none is closed before its turn.
+  // 0, or the first error. `running` is above the descriptors that the child finds things on, so that none is closed
+  // before its turn.
   int Run(const std::string& program, int threads, int control, int output, int running, pid_t* pid) {
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions_, control, kControlFd);
-    posix_spawn_file_actions_adddup2(&actions_, running, kRunningFd);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, kRunningFd + 1);
+    Note(posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0));
+    Note(posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO));
+    Note(posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO));
+    Note(posix_spawn_file_actions_adddup2(&actions_, control, kControlFd));
+    Note(posix_spawn_file_actions_adddup2(&actions_, running, kRunningFd));
+    Note(posix_spawn_file_actions_addclosefrom_np(&actions_, kRunningFd + 1));
     sigset_t all;
     sigset_t none;
     sigfillset(&all);
     sigemptyset(&none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    Note(posix_spawnattr_setsigdefault(&attributes_, &all));
+    Note(posix_spawnattr_setsigmask(&attributes_, &none));
+    Note(posix_spawnattr_setpgroup(&attributes_, 0));
+    Note(
+        posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP));
+    if (error_ != 0) {
+      return error_;
+    }
     std::vector<std::string> arguments = {program, absl::StrCat(getpid())};
     std::vector<std::string> environment = ChildEnvironment(threads);
     return posix_spawn(pid, program.c_str(), &actions_, &attributes_, Pointers(&arguments).data(),
@@ -181,11 +174,25 @@ class SpawnPlan {
   }
 
  private:
+  void Note(int error) { error_ = error_ == 0 ? error : error_; }
+
   posix_spawn_file_actions_t actions_{};
   posix_spawnattr_t attributes_{};
+  int error_ = 0;
 };
 
 }  // namespace
+
+std::optional<std::int64_t> KernelOomKills(const std::string& counters) {
+  std::ifstream file(counters);
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> parts = absl::StrSplit(line, ' ');
+    if (parts.size() == 2 && parts[0] == "oom_kill") {
+      return ParseInt64(parts[1]);
+    }
+  }
+  return std::nullopt;
+}
 
 std::vector<int> OwnProcessIds() {
   std::vector<int> ids = LiveWorkers::Get().Ids();
@@ -367,7 +374,8 @@ absl::StatusOr<WorkerProcess::Answer> WorkerProcess::Receive(std::chrono::millis
 
 bool WorkerProcess::HasEnded() const {
   siginfo_t ended{};
-  return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_;
+  const int result = waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT);
+  return result == 0 ? ended.si_pid == pid_ : errno == ECHILD;  // Somebody else has reaped it.
 }
 
 WorkerFault WorkerProcess::Bury() {
@@ -390,7 +398,7 @@ WorkerFault WorkerProcess::Bury() {
   }
   const int signal_number = WTERMSIG(wait_status_);
   const std::string signal_text = SignalText(signal_number);
-  if (signal_number == SIGKILL && KernelOomKills(oom_counters_) > oom_kills_before_) {
+  if (signal_number == SIGKILL && oom_kills_before_.has_value() && KernelOomKills(oom_counters_) > oom_kills_before_) {
     // The kernel picks the largest process, not the one at fault: the machine's, not the arm's.
     return {Blame::kInfrastructure, "KILLED_BY_KERNEL",
             absl::StrCat("was killed (SIGKILL) while the kernel was killing for want of memory", LastWords())};

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,6 +34,10 @@ struct WorkerFault {
 // The whole machine's.
 inline constexpr char kMachineOomCounters[] = "/proc/vmstat";
 
+// How often the kernel has killed for want of memory since boot, by a file with a line "oom_kill N"; nullopt where it
+// doesn't tell.
+std::optional<std::int64_t> KernelOomKills(const std::string& counters);
+
 // This process and all of its workers that haven't been reaped, whoever has started them: those of other jobs, devices
 // and contract checks too. Thread-safe.
 std::vector<int> OwnProcessIds();
@@ -47,8 +52,8 @@ class WorkerProcess {
   using Check = std::function<absl::Status()>;
   using Answer = std::variant<Reply, WorkerFault>;
 
-  // `threads`: of the child's OpenMP pools. `oom_counters`: where the kernel counts its kills for want of memory
-  // ("oom_kill N"). UNAVAILABLE where it can't be started.
+  // `threads`: of the child's OpenMP pools. `oom_counters`: KernelOomKills'; a file that tells nothing when the child
+  // is started tells nothing later. UNAVAILABLE where it can't be started.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Spawn(const std::string& program, int threads,
                                                               std::string oom_counters = kMachineOomCounters);
   ~WorkerProcess();
@@ -88,7 +93,7 @@ class WorkerProcess {
   int wait_status_ = 0;
   RunningPage running_;
   std::string oom_counters_;
-  std::int64_t oom_kills_before_;
+  std::optional<std::int64_t> oom_kills_before_;
   std::string output_tail_;
   MessageDecoder decoder_;
 };

@@ -130,6 +130,9 @@ void WorkerSession::Handle(const Request& request, const Emit& emit) {
     case Request::kDescribeEnvironment:
       emit(Describe());
       return;
+    case Request::kReadMemory:
+      emit(TellMemory());
+      return;
     case Request::REQUEST_NOT_SET:
       break;
   }
@@ -155,7 +158,6 @@ Reply WorkerSession::Open(const Start& start) {
   Reply reply;
   reply.mutable_started()->set_device_uuid(session_->uuid());
   reply.mutable_started()->set_nvml_note(session_->NvmlNote());
-  reply.mutable_started()->set_free_bytes(measure::FreeBytes(*session_));
   return reply;
 }
 
@@ -314,6 +316,15 @@ Reply WorkerSession::Describe() const {
   Reply reply;
   for (const auto& [name, text] : measure::DescribeEnvironment(*session_)) {
     (*reply.mutable_environment()->mutable_facts())[name] = PrintableText(text);
+  }
+  return reply;
+}
+
+Reply WorkerSession::TellMemory() const {
+  Reply reply;
+  MemoryRead& read = *reply.mutable_memory_read();
+  if (const std::optional<std::int64_t> free_bytes = measure::FreeBytes(*session_); free_bytes.has_value()) {
+    read.set_free_bytes(*free_bytes);
   }
   return reply;
 }

@@ -37,6 +37,7 @@ class WorkerSession {
   Reply CountDram();
   Reply CheckContract(const Contract& contract, const Emit& emit) const;
   Reply Describe() const;
+  Reply TellMemory() const;
 
   RunningMark* const mark_;
   std::unique_ptr<measure::DeviceSession> session_;

@@ -70,6 +70,8 @@ TEST_F(ServerProcessTest, BadOptionsAreOneLineAndExitTwo) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"--no_such_flag"},
                                              {"--worker_program", "/no/such/program"},
+                                             {"--oom_counters", "/no/such/counters"},
+                                             {"--oom_counters", "/proc/uptime"},
                                              {"--listen", "nonsense"},
                                              {"--listen", "0.0.0.0:0"},
                                              {"--max_threads=x"},

@@ -4,17 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/linear_logp/chunk_plan.h"
 #include "server/job_evidence.h"
@@ -27,6 +32,7 @@ namespace {
 
 using testing::Arms;
 using testing::Carry;
+using testing::ChildrenOf;
 using testing::ExpectNoChildren;
 using ::testing::HasSubstr;
 using testing::PlantedWorkers;
@@ -241,11 +247,51 @@ TEST(WorkerRoundCollectorTest, ThePilotTimesBaseForEverySeries) {
   EXPECT_GE(bytes.inputs, 300 * 32 * 4);
   EXPECT_GE(bytes.peak, 2 * 300 * 32 * 4);
   EXPECT_LT(pilot.bytes.at("64x32x300/bfloat16/bias").inputs, bytes.inputs);
-  EXPECT_GT(pilot.free_bytes, bytes.context);  // Of this machine, or its control group.
+  ASSERT_TRUE(pilot.free_bytes.has_value());
+  EXPECT_GT(*pilot.free_bytes, bytes.context);  // Of this machine, or its control group.
   for (const auto& [series, turn] : pilot.turns) {
     EXPECT_GT(turn.repetition, pilot.base_ns.at(series) * 1e-9) << series;  // All of it is more than what is timed.
     EXPECT_GT(turn.preparation, turn.repetition) << series;
   }
+  EXPECT_EQ(pilot.turns.size(), 3U);
+  ASSERT_EQ(pilot.candidate_turns.size(), 2U);  // Of the control there is none.
+  for (const auto& [series, turn] : pilot.candidate_turns) {
+    EXPECT_GT(turn.repetition, 1e-6) << series;
+    EXPECT_GT(turn.preparation, turn.repetition) << series;
+  }
+  ExpectNoChildren();
+}
+
+// A candidate that takes 30 ms longer than base takes them in half of the blocks.
+TEST(WorkerRoundCollectorTest, ThePilotTimesTheCandidatesTurnsToo) {
+  auto collector = PlantedWorkers();
+  const auto result = collector.Pilot(Arms("planted_slow"), {Series()[0]}, nullptr, Carry);
+  const auto& pilot = Value(result);
+  ASSERT_EQ(pilot.candidate_turns.size(), 1U);
+  EXPECT_GT(pilot.candidate_turns.begin()->second.repetition, 0.030);
+  ExpectNoChildren();
+}
+
+// Processes of a GPU take seconds to start, which is no device time: gradients go on meanwhile.
+TEST(WorkerRoundCollectorTest, NoLeaseIsHeldWhileThePilotStarts) {
+  DeviceLease lease;
+  std::atomic<bool> acquired{false};
+  // Its worker never answers to its start; were the lease held then, nobody would get it, and the pilot would time out.
+  WorkerRoundCollector::Options options;
+  options.worker_program = "/bin/sleep";
+  options.start_timeout_seconds = 30;
+  std::thread gradient([&] {
+    while (ChildrenOf(getpid()).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto grant = lease.Acquire([&] {
+      return std::chrono::steady_clock::now() < deadline ? absl::OkStatus() : absl::DeadlineExceededError("held");
+    });
+    acquired = grant.ok();
+  });
+  const auto result = WorkerRoundCollector(options).Pilot(
+      Arms(), Series(), &lease, [&] { return acquired ? absl::CancelledError("acquired") : absl::OkStatus(); });
+  gradient.join();
+  EXPECT_EQ(result.status(), absl::CancelledError("acquired"));
   ExpectNoChildren();
 }
 
@@ -284,7 +330,10 @@ TEST(WorkerRoundCollectorTest, ThePlansDeviceSecondsAreTheRoundsOwn) {
         plan.set_quads(run.quads);
         plan.set_timed_repetitions(run.timed_repetitions);
         plan.set_discarded_repetitions(run.discarded_repetitions);
-        predicted.back() += SeriesDeviceSeconds(plan, Value(pilot).turns.at(run.series), sequential);
+        const TurnSeconds& base = Value(pilot).turns.at(run.series);
+        const auto& others = Value(pilot).candidate_turns;
+        const auto other = others.find(run.series);
+        predicted.back() += SeriesDeviceSeconds(plan, base, other == others.end() ? base : other->second, sequential);
       }
       const auto round = collector.Round(arms, Series(), repeat, &lease, Carry);
       measured.push_back(Value(round).device_seconds);

@@ -26,7 +26,7 @@ struct FakeWork {
   double base_ns = 1e6;
   std::map<std::string, double> pilot_ns;  // By series; base_ns otherwise.
   server::WorkerBytes worker_bytes;        // The pilot's, of each series.
-  double free_bytes = 0;                   // The pilot's.
+  std::optional<double> free_bytes;        // The pilot's.
   std::int64_t base_peak_bytes = 100 << 20;
   std::int64_t candidate_peak_bytes = 100 << 20;
   bool candidate_falls_back = false;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/field_error.h"
@@ -53,12 +54,14 @@ TEST(JobMemoryTest, TheLeastIsOperandsResultsTableAndAChunk) {
 TEST(JobMemoryTest, TheRefusalNamesBothNumbersAndTheOtherMode) {
   v1::DeviceInfo device;
   device.set_name("cuda:0");
-  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT).ok());  // Of unknown size.
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, std::nullopt, v1::PROCESS_MODE_CONCURRENT)
+                  .ok());        // Of unknown size.
   device.set_memory_bytes(349);  // A fiftieth, 6, is kept in reserve.
   EXPECT_EQ(ReserveBytes(device), 6);
-  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT).ok());
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, std::nullopt, v1::PROCESS_MODE_CONCURRENT).ok());
   device.set_memory_bytes(348);
-  const absl::Status refused = CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT);
+  const absl::Status refused =
+      CheckRoundFits("primaries[1]", kBytes, device, std::nullopt, v1::PROCESS_MODE_CONCURRENT);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetFieldViolation(refused)->field, "primaries[1]");
   EXPECT_EQ(GetFieldViolation(refused)->value, "343");
@@ -69,11 +72,11 @@ TEST(JobMemoryTest, TheRefusalNamesBothNumbersAndTheOtherMode) {
                         "be had (each process: context 100, inputs 10, a call 1; base's results to compare "
                         "with 10)"));
   EXPECT_THAT(message, HasSubstr("sequential, which is weaker, needs 321 and fits"));
-  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, 0, v1::PROCESS_MODE_SEQUENTIAL).ok());
+  EXPECT_TRUE(CheckRoundFits("primaries[1]", kBytes, device, std::nullopt, v1::PROCESS_MODE_SEQUENTIAL).ok());
   device.set_memory_bytes(320);
-  EXPECT_THAT(std::string(CheckRoundFits("x", kBytes, device, 0, v1::PROCESS_MODE_CONCURRENT).message()),
+  EXPECT_THAT(std::string(CheckRoundFits("x", kBytes, device, std::nullopt, v1::PROCESS_MODE_CONCURRENT).message()),
               HasSubstr("doesn't fit either"));
-  EXPECT_EQ(CheckRoundFits("x", kBytes, device, 0, v1::PROCESS_MODE_SEQUENTIAL).code(),
+  EXPECT_EQ(CheckRoundFits("x", kBytes, device, std::nullopt, v1::PROCESS_MODE_SEQUENTIAL).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
@@ -93,6 +96,16 @@ TEST(JobMemoryTest, WhatIsFreeNowCountsAndNotWhatTheDeviceHas) {
   EXPECT_THAT(message, HasSubstr("needs 321 and fits"));
   EXPECT_TRUE(CheckRoundFits("x", bytes, device, 341, v1::PROCESS_MODE_SEQUENTIAL).ok());
   EXPECT_FALSE(CheckRoundFits("x", bytes, device, 340, v1::PROCESS_MODE_SEQUENTIAL).ok());
+}
+
+// On a full device nothing is free, which is no "unknown".
+TEST(JobMemoryTest, NothingFreeIsTooLittle) {
+  v1::DeviceInfo device;
+  device.set_name("cuda:0");
+  device.set_memory_bytes(1000);
+  const absl::Status refused = CheckRoundFits("x", kBytes, device, 0.0, v1::PROCESS_MODE_CONCURRENT);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("0 are free and 20 are kept in reserve, so 0 can be had"));
 }
 
 // Case planted_: what the processes take is known before they are started, and the refusal says how to go on.
@@ -122,12 +135,35 @@ TEST(JobMemoryTest, AMemoryThatIsTooSmallEndsAJobBeforeRoundOneUnlessSequential)
   EXPECT_EQ(job.plan().predicted_memory_bytes(), 7516192768);
   EXPECT_THAT(job.detail(), HasSubstr("process_mode sequential: a weaker procedure"));
   work->free_bytes = 7516192768 + 171798691 - 1;  // One byte too few, others having taken the rest.
-  const auto crowded = run(spec);
+  const auto crowded = run(spec);                 // Tried again, for others may go: a single reading ends nothing.
   EXPECT_EQ(crowded.reason(), "MEMORY_EXCEEDED");
+  EXPECT_EQ(work->Calls("pilot"), 1 + 1 + 4);
   EXPECT_THAT(crowded.detail(),
               HasSubstr("7687991458 are free and 171798691 are kept in reserve, so 7516192767 can be had"));
-  work->free_bytes += 1;
+  *work->free_bytes += 1;
   EXPECT_EQ(run(spec).verdict(), "EQUIVALENT");
+}
+
+TEST(JobMemoryTest, MemoryThatOthersGiveBackInTimeIsEnough) {
+  const testing::TempDir dir;
+  const auto work = std::make_shared<testing::FakeWork>();
+  work->worker_bytes = {.context = 0.25 * (1 << 30), .inputs = 0.5 * (1 << 30), .peak = 1 << 30};
+  work->free_bytes = 0;
+  work->on_pilot = [&](int attempt) -> std::optional<WorkFailure> {
+    if (attempt == 1) work->free_bytes = 8e9;
+    return std::nullopt;
+  };
+  testing::JobServer server(dir.path(), work);
+  const std::string name = server.Create(testing::TestSpec()).name();
+  server.Start();
+  EXPECT_EQ(server.WaitForEnd(name).verdict(), "EQUIVALENT");
+  EXPECT_EQ(work->Calls("pilot"), 2);
+  const auto losses = server.store().Losses(name);
+  ASSERT_TRUE(losses.ok()) << losses.status();
+  ASSERT_EQ(losses->size(), 1U);
+  EXPECT_EQ(losses->front().cause, "infrastructure");
+  EXPECT_EQ(losses->front().reason, "MEMORY_EXCEEDED");
+  EXPECT_THAT(losses->front().detail, HasSubstr("0 are free"));
 }
 
 }  // namespace

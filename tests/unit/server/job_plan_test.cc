@@ -89,6 +89,25 @@ TEST(JobPlanTest, PredictsPreparationAndVerification) {
   EXPECT_FALSE(CheckBudget(spec, plan).ok());
 }
 
+// Half of the blocks are the candidate's.
+TEST(JobPlanTest, PredictsACandidateThatTakesLongerThanBase) {
+  auto spec = Spec();
+  PilotData pilot;
+  for (const char* series : {kPrimary, kGuard, kControl}) {
+    pilot.base_ns[series] = 1e6;
+    pilot.turns[series] = {.preparation = 0.5, .repetition = 0.003};
+  }
+  pilot.candidate_turns[kPrimary] = {.preparation = 0.9, .repetition = 0.011};
+  const double blocks = 8 * 4;
+  const double equal = 2 * 0.5 + blocks * 7 * 0.003;
+  const double slower = 0.5 + 0.9 + blocks / 2 * 7 * (0.003 + 0.011);
+  v1::JobPlan plan = MakePlan(spec, pilot, {});
+  EXPECT_NEAR(plan.predicted_device_seconds(), 10 * (slower + 2 * equal), 1e-9);
+  spec.mutable_procedure()->set_process_mode(v1::PROCESS_MODE_SEQUENTIAL);
+  plan = MakePlan(spec, pilot, {});
+  EXPECT_NEAR(plan.predicted_device_seconds(), 10 * (slower + 2 * equal + blocks / 2 * (0.5 * 5 + 0.9)), 1e-9);
+}
+
 TEST(JobPlanTest, RefusesAPlanOverItsBudgetWithBothNumbers) {
   auto spec = Spec();
   spec.set_max_device_seconds(100);

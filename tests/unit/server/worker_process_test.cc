@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <variant>
@@ -173,6 +174,20 @@ TEST_P(KernelKillTest, IsToldFromAKillOfSomebodyElse) {
   EXPECT_EQ(fault.blame, Blame::kInfrastructure);
   EXPECT_EQ(fault.reason, GetParam() ? "KILLED_BY_KERNEL" : "KILLED");
   ExpectNoChildren();
+}
+
+TEST(WorkerProcessTest, CountersThatToldNothingBeforeTellNothing) {
+  const testing::TempDir folder;
+  const std::string counters = folder.path() + "/memory.events";
+  EXPECT_EQ(KernelOomKills(counters), std::nullopt);
+  auto worker = WorkerProcess::Spawn("/bin/sleep", 1, counters);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  std::ofstream(counters) << "low 0\noom_kill 4\n";  // Of long before.
+  EXPECT_EQ(KernelOomKills(counters), 4);
+  kill((*worker)->pid(), SIGKILL);
+  EXPECT_EQ(std::get<WorkerFault>(*(*worker)->Receive(milliseconds(10000), nullptr)).reason, "KILLED");
+  std::ofstream(counters) << "oom_kill x\n";
+  EXPECT_EQ(KernelOomKills(counters), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(planted_kill, KernelKillTest, ::testing::Bool(),
