@@ -18,10 +18,29 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 // Facts of a report's environment; others (load, free memory) change from hour to hour.
-constexpr const char* kFacts[] = {"device",           "cpu_model",      "cpu_governor", "gpu_model",
-                                  "gpu_uuid",         "driver_version", "cuda_driver",  "cuda_runtime",
-                                  "libtorch_version", "worker_sha256",  "compiler",     "build_flags",
-                                  "operating_system", "c_library",      "allocator",    "worker_threads"};
+constexpr const char* kFacts[] = {"device",
+                                  "cpu_model",
+                                  "cpu_governor",
+                                  "gpu_model",
+                                  "gpu_uuid",
+                                  "gpu_power_limit",
+                                  "driver_version",
+                                  "cuda_driver",
+                                  "cuda_runtime",
+                                  "libtorch_version",
+                                  "libtorch_cpu_capability",
+                                  "tf32",
+                                  "reduced_precision_float16",
+                                  "reduced_precision_bfloat16",
+                                  "deterministic_algorithms",
+                                  "cublas_workspace",
+                                  "worker_sha256",
+                                  "compiler",
+                                  "build_flags",
+                                  "operating_system",
+                                  "c_library",
+                                  "allocator",
+                                  "worker_threads"};
 
 const Json* Find(const Json& object, const char* key) {
   if (!object.is_object()) return nullptr;
@@ -88,6 +107,15 @@ PastJob ReadPastJob(const v1::BenchmarkJob& job, const Json& report) {
     Fingerprint facts;
     for (const char* name : kFacts) {
       if (std::string text = TextOf(*environment, name); !text.empty()) facts[name] = std::move(text);
+    }
+    // "not locked: why"; why may change while the clock doesn't.
+    if (std::string lock = TextOf(*environment, "gpu_clock_lock"); !lock.empty()) {
+      facts["gpu_clock_lock"] = lock.substr(0, lock.find(':'));
+    }
+    if (const Json* const versions = Find(report, "versions"); versions != nullptr) {
+      if (std::string procedure = TextOf(*versions, "procedure"); !procedure.empty()) {
+        facts["procedure"] = std::move(procedure);
+      }
     }
     past.fingerprint = std::move(facts);
   }

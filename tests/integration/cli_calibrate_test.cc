@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -278,10 +279,43 @@ TEST_F(CliCalibrateTest, RefusesWhatItCantMeasure) {
   EXPECT_EQ(Run({"calibrate", spec_, "--out", file_}).code, 2);
 }
 
+constexpr char kSmallSpec[] =
+    "target: {device: cpu}\n"
+    "primaries: [{num_tokens: 32, hidden_size: 16, vocab_size: 200}]\n"
+    "procedure: {looks: [4], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}\n";
+
+TEST_F(CliCalibrateTest, HistoryComparesNoJobsAcrossFingerprintsUnlessTold) {
+  std::ofstream(spec_) << kSmallSpec;
+  ASSERT_EQ(Run({"run", spec_, "--require", "any", "--json"}).code, 0);
+  // Another worker, to every hash of it.
+  const std::string worker = folder_.path() + "/keval-worker";
+  std::filesystem::copy_file(KEVAL_BIN_DIR "/keval-worker", worker);
+  std::ofstream(worker, std::ios::app | std::ios::binary) << '\0';
+  server_.reset();
+  auto server = ServerProcess::Start({.program = KEVAL_BIN_DIR "/kevald",
+                                      .folder = server_folder_.path(),
+                                      .arguments = {"--listen", "127.0.0.1:0", "--worker_program", worker}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = std::make_unique<ServerProcess>(*std::move(server));
+  ASSERT_EQ(Run({"run", spec_, "--require", "any", "--json"}).code, 0);
+
+  const CliResult refused = Run({"history", spec_});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("worker_sha256"));
+  EXPECT_THAT(refused.err, HasSubstr("--across-fingerprints"));
+  const CliResult told = Run({"history", spec_, "--across-fingerprints"});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out, HasSubstr("-- not comparable with what is above: worker_sha256"));
+  const CliResult json = Run({"history", spec_, "--across-fingerprints", "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json document = Json::parse(json.out);
+  ASSERT_EQ(document.at("fingerprints").size(), 2U);
+  EXPECT_EQ(document.at("fingerprints")[1].at("changed")[0].at("fact"), "worker_sha256");
+}
+
 TEST_F(CliCalibrateTest, HistoryShowsASpecsJobsAndNoOthers) {
-  std::ofstream(spec_) << "target: {device: cpu}\n"
-                          "primaries: [{num_tokens: 32, hidden_size: 16, vocab_size: 200}]\n"
-                          "procedure: {looks: [4], quads: 3, timed_repetitions: 1, discarded_repetitions: 1}\n";
+  std::ofstream(spec_) << kSmallSpec;
   CliResult history = Run({"history", spec_});
   EXPECT_EQ(history.code, 0) << history.err;
   EXPECT_THAT(history.out, HasSubstr("no job of this spec yet"));

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <ostream>
@@ -224,12 +224,9 @@ class CallLog {
   pid_t CallerOf(int calls) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (std::chrono::steady_clock::now() < deadline) {
-      std::ifstream file(path_);
-      pid_t caller = 0;
-      std::int64_t tokens = 0;
-      std::int64_t bytes = 0;
-      for (int call = 1; file >> caller >> tokens >> bytes; ++call) {
-        if (call == calls) return caller;
+      const auto logged = testing::ReadLoggedCalls(path_);
+      if (logged.size() >= static_cast<std::size_t>(calls)) {
+        return static_cast<pid_t>(logged[static_cast<std::size_t>(calls) - 1].process);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -35,6 +34,7 @@ using testing::Carry;
 using testing::ChildrenOf;
 using testing::ExpectNoChildren;
 using ::testing::HasSubstr;
+using testing::LoggedCall;
 using testing::PlantedWorkers;
 using testing::Real;
 using testing::Series;
@@ -103,12 +103,6 @@ TEST(WorkerRoundCollectorTest, EvidenceNamesPathsAndPeaks) {
   EXPECT_EQ(control.base_peak_bytes, control.candidate_peak_bytes);
 }
 
-// A call as planted_logs writes it down.
-struct LoggedCall {
-  std::int64_t process = 0;
-  std::int64_t num_tokens = 0;
-  std::int64_t siblings_bytes = 0;  // Resident in the other workers.
-};
 std::vector<LoggedCall> LoggedCallsOfRound(const JobArms& arms, const std::vector<SeriesRun>& series, int round) {
   const testing::TempDir folder;
   const std::string log = folder.path() + "/log";
@@ -117,12 +111,7 @@ std::vector<LoggedCall> LoggedCallsOfRound(const JobArms& arms, const std::vecto
   WorkerRoundCollector collector = PlantedWorkers();
   Value(collector.Round(arms, series, round, &lease, Carry));
   unsetenv("KEVAL_PLANTED_LOG");
-  std::vector<LoggedCall> calls;
-  std::ifstream file(log);
-  for (LoggedCall call; file >> call.process >> call.num_tokens >> call.siblings_bytes;) {
-    calls.push_back(call);
-  }
-  return calls;
+  return testing::ReadLoggedCalls(log);
 }
 
 // Calls by num_tokens of the series, then by process; `first`: who made the first.
@@ -191,6 +180,23 @@ TEST(WorkerRoundCollectorTest, OnACpuTheControlHasAFreshPairAndBothOfAPairMakeAs
   }
   EXPECT_EQ(processes[0], processes[1]);
   for (const std::int64_t process : processes[2]) EXPECT_EQ(processes[0].count(process), 0U);
+}
+
+TEST(WorkerRoundCollectorTest, InputsAreFreshInEachRoundAndTheSameForBothArms) {
+  JobArms arms = Arms("planted_foreign_logs");
+  arms.base_variant = "planted_logs";
+  std::set<std::uint64_t> of_all_rounds;
+  for (int round = 0; round < 3; ++round) {
+    std::map<std::int64_t, std::set<std::uint64_t>> weights;
+    for (const LoggedCall& call : LoggedCallsOfRound(arms, {Series(1)[0]}, round)) {
+      weights[call.process].insert(call.weight);
+    }
+    ASSERT_EQ(weights.size(), 2U);
+    EXPECT_EQ(weights.begin()->second, weights.rbegin()->second);
+    EXPECT_EQ(weights.begin()->second.size(), 2U);  // Two sets of values take turns.
+    of_all_rounds.insert(weights.begin()->second.begin(), weights.begin()->second.end());
+  }
+  EXPECT_EQ(of_all_rounds.size(), 3U * 2);
 }
 
 TEST(WorkerRoundCollectorTest, WhichArmIsPreparedFirstIsDrawn) {

@@ -52,6 +52,15 @@ std::vector<SeriesRun> Series(int quads) {
   return {primary, guard, control};
 }
 
+std::vector<LoggedCall> ReadLoggedCalls(const std::string& path) {
+  std::vector<LoggedCall> calls;
+  std::ifstream file(path);
+  for (LoggedCall call; file >> call.process >> call.num_tokens >> call.siblings_bytes >> call.weight;) {
+    calls.push_back(call);
+  }
+  return calls;
+}
+
 std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
   DIR* const directory = opendir("/proc");

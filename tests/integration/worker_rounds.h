@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,6 +30,15 @@ server::WorkShape Shape();
 
 // A primary, a guard in bfloat16, a control.
 std::vector<server::SeriesRun> Series(int quads = 3);
+
+// A call as planted_logs writes it down, and the calls of such a file.
+struct LoggedCall {
+  std::int64_t process = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t siblings_bytes = 0;  // Resident in the other workers.
+  std::uint64_t weight = 0;         // A hash of its beginning.
+};
+std::vector<LoggedCall> ReadLoggedCalls(const std::string& path);
 
 // Process ids of a process's children, zombies included.
 std::vector<pid_t> ChildrenOf(pid_t parent);

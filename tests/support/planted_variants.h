@@ -53,8 +53,10 @@ void AddFreshMemory(const Call& call);
 //   planted_loses_device      Backward throws what torch throws when a GPU is gone
 //   planted_falls_back        Backward says that it fell back
 //   planted_falls_back_late   as that, from the ninth call on
-//   planted_logs              Backward appends a line "PID num_tokens BYTES" to that file, if any is named, BYTES being
-//                             resident in the other children of the process's parent
+//   planted_logs              Backward appends a line "PID num_tokens BYTES WEIGHT" to that file, if any is named,
+//   BYTES
+//                             being resident in the other children of the process's parent, WEIGHT a hash of the
+//                             beginning of the weight
 // Cheats, and what flatters by accident:
 //   planted_wrong             grad_weight is 0.1 % too large, before it is rounded
 //   planted_nan               grad_weight is NaN throughout

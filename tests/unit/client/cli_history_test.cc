@@ -53,6 +53,27 @@ TEST(JobHistory, ReadsFingerprintAndSeries) {
   EXPECT_FALSE(past.series[1].L.has_value());
 }
 
+// Each changes what a call takes, or what the figures mean.
+TEST(JobHistory, WhatTimesDependOnIsCompared) {
+  for (const char* fact : {"gpu_power_limit", "tf32", "reduced_precision_float16", "reduced_precision_bfloat16",
+                           "deterministic_algorithms", "cublas_workspace", "libtorch_cpu_capability"}) {
+    Json other = Report("580.1");
+    other["environment"][fact] = "another";
+    const std::vector<PastJob> jobs = {ReadPastJob(Job("b"), other), ReadPastJob(Job("a"), Report("580.1"))};
+    EXPECT_THAT(std::string(CheckComparable(jobs).message()), HasSubstr(fact));
+  }
+  Json procedure = Report("580.1");
+  procedure["versions"]["procedure"] = "3";
+  EXPECT_FALSE(CheckComparable({ReadPastJob(Job("b"), procedure), ReadPastJob(Job("a"), Report("580.1"))}).ok());
+  const auto locked = [](const char* text) {
+    Json report = Report("580.1");
+    report["environment"]["gpu_clock_lock"] = text;
+    return ReadPastJob(Job("a"), report);
+  };
+  EXPECT_FALSE(CheckComparable({locked("locked to 1200 MHz while the job ran"), locked("not locked: why")}).ok());
+  EXPECT_TRUE(CheckComparable({locked("not locked: not asked for"), locked("not locked: why")}).ok());
+}
+
 TEST(JobHistory, AReportOfAnythingIsRead) {
   for (const char* text :
        {"{}", "[]", "null", R"({"series": 1, "environment": []})", R"({"series": [1, {"L": "nan"}]})"}) {

@@ -80,6 +80,15 @@ TEST_F(ReportBuilderTest, HoldsWhatAReaderNeeds) {
   EXPECT_EQ(report.at("arms").at("candidate").at("variant"), "portable_addmm");
   EXPECT_EQ(report.at("environment").at("cpu_model"), "Test CPU");
   EXPECT_EQ(report.at("timed_region").at("flush_bytes"), 0);
+  // Of the six rounds there were; the plan's seconds are to the last look.
+  const json& time = report.at("time");
+  EXPECT_EQ(time.at("rounds"), 6);
+  EXPECT_NEAR(time.at("device_seconds").get<double>(), 6 * work_->device_seconds, 1e-9);
+  EXPECT_NEAR(time.at("seconds").get<double>(), 6 * 1.5, 1e-9);
+  const double predicted = report.at("plan").at("predicted_device_seconds");
+  EXPECT_GT(predicted, 0);
+  EXPECT_NEAR(time.at("predicted_device_seconds").get<double>(),
+              predicted * 6 / spec.procedure().looks(spec.procedure().looks_size() - 1), 1e-9);
   EXPECT_EQ(report.at("rounds").size(), 6U);
   EXPECT_EQ(report.at("contract").at("passed"), true);
   EXPECT_TRUE(report.at("contract").at("rows")[1].at("measured").is_null());
