@@ -7,8 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -51,9 +53,13 @@ absl::Status CheckPngConverter() {
 }
 
 absl::Status WritePngs(const std::string& folder) {
+  const std::string prefix = absl::StrCat(absl::StartsWith(folder, "-") ? "./" : "", folder, "/");  // No option.
   for (const char* const name : {"forest", "rounds", "clocks"}) {
-    const std::string png = absl::StrCat(folder, "/", name, ".png");
-    if (Convert(absl::StrCat(folder, "/", name, ".svg"), png) != 0) {
+    const std::string png = absl::StrCat(prefix, name, ".png");
+    const std::string unfinished = absl::StrCat(png, ".unfinished");
+    if (Convert(absl::StrCat(prefix, name, ".svg"), unfinished) != 0 ||
+        std::rename(unfinished.c_str(), png.c_str()) != 0) {
+      unlink(unfinished.c_str());
       return absl::UnavailableError(absl::StrCat("rsvg-convert can't make ", PrintableText(png, 1024)));
     }
   }

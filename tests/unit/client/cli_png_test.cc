@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -54,8 +55,26 @@ TEST_F(PngTest, EveryPictureIsConvertedOnWhite) {
   for (const char* name : {"forest", "rounds", "clocks"}) {
     const std::string file = folder_.path() + "/" + name;
     EXPECT_EQ(Read(std::string(name) + ".png"),
-              "--zoom 2 --background-color white --output " + file + ".png " + file + ".svg\n");
+              "--zoom 2 --background-color white --output " + file + ".png.unfinished " + file + ".svg\n");
   }
+}
+
+TEST_F(PngTest, AFolderIsNoOption) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());
+  std::filesystem::create_directory("-folder");
+  Install("echo \"$6 $7\" >\"$6\"");
+  EXPECT_TRUE(WritePngs("-folder").ok());
+  std::filesystem::current_path(before);
+  EXPECT_EQ(Read("-folder/forest.png"), "./-folder/forest.png.unfinished ./-folder/forest.svg\n");
+}
+
+TEST_F(PngTest, APictureIsWholeOrNotThere) {
+  std::ofstream(folder_.path() + "/forest.png") << "an earlier one";
+  Install("echo half >\"$6\"; exit 1");
+  EXPECT_EQ(WritePngs(folder_.path()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Read("forest.png"), "an earlier one");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/forest.png.unfinished"));
 }
 
 TEST_F(PngTest, AConverterThatFailsIsToldWithThePicture) {
