@@ -309,6 +309,35 @@ TEST_F(MeasureGpuTest, ARoundWithWorkersOnTheDevice) {
   for (const auto& block : data.blocks) {
     EXPECT_FALSE(IsThrottled(block.after.throttle_reasons)) << ThrottleReasonsText(block.after.throttle_reasons);
   }
+  // None of ours is among them; who is, is for a reader of the results.
+  RecordProperty("other_processes", data.blocks.back().after.other_processes);
+  RecordProperty("processes", ProcessesText(session_->Read()));
+}
+
+TEST_F(MeasureGpuTest, ThePilotMeasuresAContextAndWhatIsFree) {
+  server::WorkerRoundCollector collector(WithTheBundlesWorker());
+  server::SeriesRun run;
+  run.series = "1024x2048x32768/bfloat16/bias";
+  run.shape.num_tokens = 1024;
+  run.shape.hidden_size = 2048;
+  run.shape.vocab_size = 32768;
+  run.shape.dtype = DType::kBFloat16;
+  run.shape.bias = true;
+  server::DeviceLease lease;
+  const auto result = collector.Pilot(ProductionPaths(), {run}, &lease, [] { return absl::OkStatus(); });
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto* const failure = std::get_if<server::WorkFailure>(&*result);
+  ASSERT_EQ(failure, nullptr) << failure->cause << " " << failure->reason << ": " << failure->detail;
+  const auto& pilot = std::get<server::PilotData>(*result);
+  const server::WorkerBytes& bytes = pilot.bytes.at(run.series);
+  EXPECT_FALSE(bytes.context_assumed);
+  EXPECT_GT(bytes.context, 64.0 * (1 << 20));
+  EXPECT_LT(bytes.context, 4096.0 * (1 << 20));
+  EXPECT_GT(bytes.peak, 2048.0 * 32768 * 4);
+  ASSERT_TRUE(pilot.free_bytes.has_value());
+  EXPECT_GT(*pilot.free_bytes, bytes.context);
+  EXPECT_GT(pilot.candidate_turns.at(run.series).repetition, pilot.base_ns.at(run.series) * 0.5e-9);
+  RecordProperty("context_mib", std::to_string(static_cast<int>(bytes.context / (1 << 20))));
 }
 
 // Fresh processes, whose only device is the named one: NVML still counts all, and is asked for the same.
