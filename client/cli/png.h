@@ -11,8 +11,8 @@ namespace keval::cli {
 // OK where $PATH has rsvg-convert; INVALID_ARGUMENT naming `--plots` and how to get it otherwise.
 absl::Status CheckPngConverter();
 
-// forest.png and so on beside each picture that WriteReport left in `folder`, on white and at twice the size, each whole
-// or not at all. UNAVAILABLE naming the first that can't be converted.
+// forest.png and so on beside each picture that WriteReport left in `folder`, on white and at twice the size, each
+// whole or not at all. UNAVAILABLE naming the first that can't be converted.
 absl::Status WritePngs(const std::string& folder);
 
 }  // namespace keval::cli
