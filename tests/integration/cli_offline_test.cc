@@ -31,7 +31,7 @@ const std::string kCases = KEVAL_TEST_CASES_DIR;
 
 class CliOfflineTest : public ::testing::Test {
  protected:
-  CliResult Run(std::vector<std::string> arguments, std::map<std::string, std::string> environment = {}) {
+  CliResult Run(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {}) {
     return RunCli(folder_.path(), std::move(arguments), environment);
   }
   std::string File(const std::string& name) const { return folder_.path() + "/" + name; }

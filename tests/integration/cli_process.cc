@@ -10,9 +10,8 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-
-extern char** environ;
 
 namespace keval::test_support {
 namespace {
@@ -21,10 +20,10 @@ std::vector<std::string> Environment(const std::map<std::string, std::string>& a
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (added.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
+    if (!added.contains(text.substr(0, text.find('=')))) all.push_back(text);
   }
   for (const auto& [name, value] : added) {
-    if (!value.empty()) all.push_back(name + "=" + value);
+    if (!value.empty()) all.push_back(absl::StrCat(name, "=", value));
   }
   return all;
 }

@@ -140,7 +140,7 @@ TEST_F(ClientServerTest, LargeTensorsComeBackAsTheyWent) {
   EXPECT_NE(known->handle(), whole->handle());
   const auto info = client->GetServerInfo();
   ASSERT_TRUE(info.ok());
-  EXPECT_EQ(info->tensor_store().used_bytes(), 2 * 4 * count);  // In parts, and whole; the third shares.
+  EXPECT_EQ(info->tensor_store().used_bytes(), std::int64_t{2} * 4 * count);  // In parts, and whole; the third shares.
   for (const std::string& handle : {in_parts->handle(), whole->handle(), known->handle()}) {
     const auto back = client->GetTensor(handle);
     ASSERT_TRUE(back.ok()) << back.status();

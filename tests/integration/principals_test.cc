@@ -39,7 +39,7 @@ class PrincipalsTest : public ::testing::Test {
   PrincipalsTest() { WriteTokens(absl::StrCat("ann:", kAnn, "\nbob:", kBob, "\n")); }
 
   std::string WriteFile(const std::string& name, const std::string& text, mode_t mode = 0600) {
-    const std::string path = absl::StrCat(folder_.path(), "/", name);
+    std::string path = absl::StrCat(folder_.path(), "/", name);
     const std::string fresh = absl::StrCat(path, ".new");
     std::ofstream(fresh) << text;
     EXPECT_EQ(chmod(fresh.c_str(), mode), 0);

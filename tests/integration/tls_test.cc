@@ -57,7 +57,7 @@ class TlsTest : public ::testing::Test {
     StartServer(std::move(flags));
   }
   // One line and exit code 2, before anything is served.
-  std::string StartError(std::vector<std::string> arguments) {
+  std::string StartError(const std::vector<std::string>& arguments) {
     const auto finished = test_support::RunToEnd(kProgram, arguments, folder_.path(), absl::Seconds(30));
     if (!finished.ok()) return finished.status().ToString();
     EXPECT_EQ(finished->code, 2) << finished->err;
