@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -54,11 +55,18 @@ std::int64_t Bytes(std::initializer_list<std::int64_t> dimensions, DType dtype) 
   return SaturatingProduct({SaturatingProduct(dimensions), DTypeSize(dtype)});
 }
 
-// All but hidden.
-VariantInputs InputsOnDevice(const Problem& problem, const Inputs& inputs, c10::Device device) {
+// Weight and bias.
+VariantInputs HeadOnDevice(const Problem& problem, const Inputs& inputs, c10::Device device) {
   VariantInputs result;
   result.weight = ToDevice(inputs.weight, {problem.vocab_size, problem.hidden_size}, device);
   if (problem.has_bias) result.bias = ToDevice(*inputs.bias, {problem.vocab_size}, device);
+  return result;
+}
+
+// All but hidden. `head`: weight and bias, where they are on the device already; else null.
+VariantInputs InputsOnDevice(const Problem& problem, const Inputs& inputs, c10::Device device,
+                             const VariantInputs* head) {
+  VariantInputs result = head != nullptr ? *head : HeadOnDevice(problem, inputs, device);
   result.targets = ToDevice(inputs.targets, {problem.num_tokens}, device).to(at::kLong);
   if (!problem.has_grad_logp) return result;
   if (inputs.grad_logp_is_scalar && problem.num_tokens > 0) {
@@ -178,41 +186,65 @@ struct Engine::State {
     return sticky.ok() ? failure : Lose(std::move(sticky));
   }
 
+  struct Session final : SessionTensors {
+    // The last step of a micro-batch. In place and of one dtype, so it allocates nothing and can't fail halfway.
+    void Add(const at::Tensor& weight, const at::Tensor& bias) {
+      if (weight.defined()) sums.weight.add_(weight);
+      if (bias.defined()) sums.bias.add_(bias);
+    }
+
+    Inputs held;         // On a CPU the owners of what `head` looks at.
+    VariantInputs head;  // Weight and bias alone.
+    GradientTables sums;
+  };
+
+  static Options Computed(Options options, const Session* session) {
+    if (session != nullptr) options.grad_dtype = GradDtype::kFloat32;  // What is added isn't rounded before.
+    return options;
+  }
+
   absl::StatusOr<Outputs> Run(const Problem& problem, const Options& options, Want want, const Inputs& inputs,
-                              const ContinueCheck& check) {
+                              const ContinueCheck& check, Session* session = nullptr) {
     if (!healthy) return lost;
     const auto plan = MakeChunkPlan(problem.num_tokens, problem.hidden_size, problem.vocab_size, options.chunk_elems);
     if (!plan.ok()) return plan.status();
     const absl::StatusOr<Choice> choice = Choose(problem, options);
     if (!choice.ok()) return choice.status();
-    absl::Status status = ValidateTargets(problem, inputs.targets.data);
-    if (!status.ok()) return status;
-    const std::int64_t needed = Estimate(*choice->variant, problem, options, want);
-    status = CheckMemory(needed);
-    if (!status.ok()) return status;
-    return Guarded(needed, [&] { return Compute(*choice, problem, options, want, inputs, check); });
+    if (absl::Status status = ValidateTargets(problem, inputs.targets.data); !status.ok()) return status;
+    const std::int64_t needed = Estimate(*choice->variant, problem, Computed(options, session), want);
+    if (absl::Status status = CheckMemory(needed); !status.ok()) return status;
+    return Guarded(needed, [&] { return Compute(*choice, problem, options, want, inputs, check, session); });
   }
 
   Outputs Compute(const Choice& choice, const Problem& problem, const Options& options, Want want, const Inputs& inputs,
-                  const ContinueCheck& check) const {
+                  const ContinueCheck& check, Session* session) const {
     const c10::Device torch_device = TorchDevice(device);
     const c10::OptionalDeviceGuard device_guard(torch_device);
     const AutocastScope autocast(torch_device.type(), options.autocast);
-    VariantInputs on_device = InputsOnDevice(problem, inputs, torch_device);
+    VariantInputs on_device =
+        InputsOnDevice(problem, inputs, torch_device, session != nullptr ? &session->head : nullptr);
     on_device.hidden = ToDevice(inputs.hidden, {problem.num_tokens, problem.hidden_size}, torch_device);
     Outputs outputs;
     outputs.logp = ToHost(choice.variant->Forward(on_device, options, check, &outputs.dispatch), problem.leading_shape);
+    Gradients gradients;
     if (problem.has_grad_logp) {
-      const Gradients gradients = choice.variant->Backward(on_device, options, want, check, &outputs.dispatch);
-      std::vector<std::int64_t> hidden_shape = problem.leading_shape;
-      hidden_shape.push_back(problem.hidden_size);
-      if (gradients.grad_hidden.defined()) outputs.grad_hidden = ToHost(gradients.grad_hidden, hidden_shape);
-      if (gradients.grad_weight.defined()) {
-        outputs.grad_weight = ToHost(gradients.grad_weight, {problem.vocab_size, problem.hidden_size});
-      }
-      if (gradients.grad_bias.defined()) outputs.grad_bias = ToHost(gradients.grad_bias, {problem.vocab_size});
+      gradients = choice.variant->Backward(on_device, Computed(options, session), want, check, &outputs.dispatch);
     }
     NameRequested(choice, options, &outputs.dispatch);
+    if (gradients.grad_hidden.defined()) {
+      std::vector<std::int64_t> shape = problem.leading_shape;
+      shape.push_back(problem.hidden_size);
+      outputs.grad_hidden = ToHost(gradients.grad_hidden.to(GradientType(on_device.hidden, options)), std::move(shape));
+    }
+    if (session != nullptr) {
+      ThrowIfStopped(check);
+      session->Add(gradients.grad_weight, gradients.grad_bias);
+      return outputs;
+    }
+    if (gradients.grad_weight.defined()) {
+      outputs.grad_weight = ToHost(gradients.grad_weight, {problem.vocab_size, problem.hidden_size});
+    }
+    if (gradients.grad_bias.defined()) outputs.grad_bias = ToHost(gradients.grad_bias, {problem.vocab_size});
     return outputs;
   }
 
@@ -238,19 +270,23 @@ struct Engine::State {
   };
 
   template <typename Work>
-  absl::StatusOr<Outputs> OnDevice(const Chunked& gradient, const Work& work) {
+  absl::StatusOr<Outputs> OnDevice(std::int64_t needed, Autocast autocast, const Work& work) {
     if (!healthy) return lost;
-    return Guarded(gradient.needed, [&] {
+    return Guarded(needed, [&] {
       const c10::Device torch_device = TorchDevice(device);
       const c10::OptionalDeviceGuard device_guard(torch_device);
-      const AutocastScope autocast(torch_device.type(), gradient.options.autocast);
+      const AutocastScope scope(torch_device.type(), autocast);
       const at::NoGradGuard no_grad;
       return work(torch_device);
     });
   }
+  template <typename Work>
+  absl::StatusOr<Outputs> OnDevice(const Chunked& gradient, const Work& work) {
+    return OnDevice(gradient.needed, gradient.options.autocast, work);
+  }
 
   absl::StatusOr<std::unique_ptr<ChunkedGradient>> Begin(const Problem& problem, const Options& options, Want want,
-                                                         const Inputs& inputs) {
+                                                         const Inputs& inputs, const Session* session) {
     if (!healthy) return lost;
     const auto plan = MakeChunkPlan(problem.num_tokens, problem.hidden_size, problem.vocab_size, options.chunk_elems);
     if (!plan.ok()) return plan.status();
@@ -274,7 +310,7 @@ struct Engine::State {
     status = CheckMemory(gradient->needed);
     if (!status.ok()) return status;
     const absl::StatusOr<Outputs> done = OnDevice(*gradient, [&](c10::Device torch_device) {
-      gradient->inputs = InputsOnDevice(problem, inputs, torch_device);
+      gradient->inputs = InputsOnDevice(problem, inputs, torch_device, session != nullptr ? &session->head : nullptr);
       if (problem.has_grad_logp) gradient->tables = ZeroTables(gradient->inputs, want);
       gradient->inputs.weight = GemmOperand(gradient->inputs.weight);
       if (problem.has_bias) gradient->inputs.bias = GemmOperand(gradient->inputs.bias);
@@ -304,23 +340,66 @@ struct Engine::State {
     });
   }
 
-  absl::StatusOr<Outputs> Finish(Chunked* gradient) {
+  absl::StatusOr<Outputs> Finish(Chunked* gradient, Session* session) {
     const Problem& problem = gradient->problem;
     return OnDevice(*gradient, [&](c10::Device /*torch_device*/) {
       const at::ScalarType type = gradient->options.grad_dtype == GradDtype::kFloat32 ? TorchType(problem.LogpDtype())
                                                                                       : TorchType(problem.dtype);
       const GradientTables tables = std::move(gradient->tables);
       Outputs outputs;
-      if (tables.weight.defined()) {
-        outputs.grad_weight = ToHost(tables.weight.to(type), {problem.vocab_size, problem.hidden_size});
-      }
-      if (tables.bias.defined()) outputs.grad_bias = ToHost(tables.bias.to(type), {problem.vocab_size});
       outputs.dispatch = gradient->dispatch;
       outputs.dispatch.chunk_tokens = gradient->plan.chunk_tokens;
       outputs.dispatch.chunks = gradient->plan.chunks;
       NameRequested(gradient->choice, gradient->options, &outputs.dispatch);
+      if (session != nullptr) {
+        session->Add(tables.weight, tables.bias);
+        return outputs;
+      }
+      if (tables.weight.defined()) {
+        outputs.grad_weight = ToHost(tables.weight.to(type), {problem.vocab_size, problem.hidden_size});
+      }
+      if (tables.bias.defined()) outputs.grad_bias = ToHost(tables.bias.to(type), {problem.vocab_size});
       return outputs;
     });
+  }
+
+  absl::StatusOr<std::unique_ptr<SessionTensors>> OpenSession(const Problem& problem, const Inputs& inputs) {
+    const auto both = [&](DType dtype) {
+      return SaturatingSum({Bytes({problem.vocab_size, problem.hidden_size}, dtype),
+                            problem.has_bias ? Bytes({problem.vocab_size}, dtype) : 0});
+    };
+    const std::int64_t needed = SaturatingSum({both(problem.LogpDtype()), device.cuda ? both(problem.dtype) : 0});
+    if (absl::Status status = CheckMemory(needed); !status.ok()) return status;
+    auto session = std::make_unique<Session>();
+    const absl::StatusOr<Outputs> done = OnDevice(needed, Autocast::kNone, [&](c10::Device torch_device) {
+      session->head = HeadOnDevice(problem, inputs, torch_device);
+      session->sums = ZeroTables(session->head, Want());
+      if (!device.cuda) session->held = inputs;
+      return Outputs();
+    });
+    if (!done.ok()) return done.status();
+    return session;
+  }
+
+  absl::Status ReadSession(const Session& session, std::byte* weight, std::byte* bias) {
+    const auto copy = [](const at::Tensor& sum, std::byte* to) {
+      if (sum.defined()) at::from_blob(to, sum.sizes(), at::TensorOptions().dtype(sum.scalar_type())).copy_(sum);
+    };
+    const auto work = [&](c10::Device /*torch_device*/) {
+      copy(session.sums.weight, weight);
+      copy(session.sums.bias, bias);
+      return Outputs();
+    };
+    return OnDevice(0, Autocast::kNone, work).status();
+  }
+
+  absl::Status ZeroSession(Session* session) {
+    const auto work = [&](c10::Device /*torch_device*/) {
+      session->sums.weight.zero_();
+      if (session->sums.bias.defined()) session->sums.bias.zero_();
+      return Outputs();
+    };
+    return OnDevice(0, Autocast::kNone, work).status();
   }
 };
 
@@ -371,7 +450,7 @@ absl::StatusOr<Outputs> Engine::Gradient(const Problem& problem, const Options& 
 
 absl::StatusOr<std::unique_ptr<ChunkedGradient>> Engine::Begin(const Problem& problem, const Options& options,
                                                                Want want, const Inputs& inputs) {
-  return state_->Begin(problem, options, want, inputs);
+  return state_->Begin(problem, options, want, inputs, nullptr);
 }
 
 absl::StatusOr<Outputs> Engine::AddChunk(ChunkedGradient* gradient, const std::byte* hidden) {
@@ -379,8 +458,36 @@ absl::StatusOr<Outputs> Engine::AddChunk(ChunkedGradient* gradient, const std::b
 }
 
 absl::StatusOr<Outputs> Engine::Finish(ChunkedGradient* gradient) {
-  return state_->Finish(static_cast<State::Chunked*>(gradient));
+  return state_->Finish(static_cast<State::Chunked*>(gradient), nullptr);
 }
+
+absl::StatusOr<std::unique_ptr<SessionTensors>> Engine::OpenSession(const Problem& problem, const Inputs& inputs) {
+  return state_->OpenSession(problem, inputs);
+}
+
+absl::StatusOr<Outputs> Engine::AddToSession(SessionTensors* session, const Problem& problem, const Options& options,
+                                             Want want, const Inputs& inputs, const ContinueCheck& check) {
+  return state_->Run(problem, options, want, inputs, check, static_cast<State::Session*>(session));
+}
+
+absl::StatusOr<std::unique_ptr<ChunkedGradient>> Engine::BeginInSession(const SessionTensors& session,
+                                                                        const Problem& problem, const Options& options,
+                                                                        Want want, const Inputs& inputs) {
+  return state_->Begin(problem, options, want, inputs, static_cast<const State::Session*>(&session));
+}
+
+absl::StatusOr<Outputs> Engine::FinishInSession(ChunkedGradient* gradient, SessionTensors* session) {
+  return state_->Finish(static_cast<State::Chunked*>(gradient), static_cast<State::Session*>(session));
+}
+
+absl::Status Engine::ReadSession(const SessionTensors& session, std::byte* weight, std::byte* bias) {
+  return state_->ReadSession(static_cast<const State::Session&>(session), weight, bias);
+}
+
+absl::Status Engine::ZeroSession(SessionTensors* session) {
+  return state_->ZeroSession(static_cast<State::Session*>(session));
+}
+
 absl::StatusOr<std::int64_t> Engine::FreeBytes() const { return state_->FreeBytes(); }
 
 void Engine::ReleaseCache() {

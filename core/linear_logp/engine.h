@@ -117,6 +117,13 @@ class ChunkedGradient {
   virtual ~ChunkedGradient() = default;
 };
 
+// What a gradient session keeps on an engine's device: weight and bias, and the sums of their gradients over
+// micro-batches, in the accumulation type. Made and used by one engine; may be destroyed on any thread.
+class SessionTensors {
+ public:
+  virtual ~SessionTensors() = default;
+};
+
 // Owner: one executor or worker thread, which makes every call; not thread-safe. Never lets a c10::Error out.
 class Engine {
  public:
@@ -152,6 +159,26 @@ class Engine {
   absl::StatusOr<Outputs> AddChunk(ChunkedGradient* gradient, const std::byte* hidden);
   // grad_weight and grad_bias where wanted, and how everything ran; logp stays empty.
   absl::StatusOr<Outputs> Finish(ChunkedGradient* gradient);
+
+  // A session of `inputs.weight` and, where the problem has one, `inputs.bias`, with sums of zero; of the problem's
+  // tokens nothing is looked at. On a CPU the two stay where they are, and their owners are held. RESOURCE_EXHAUSTED as
+  // Forward.
+  absl::StatusOr<std::unique_ptr<SessionTensors>> OpenSession(const Problem& problem, const Inputs& inputs);
+  // Gradient, with the session's weight and bias in the place of `inputs`'. What is wanted of their gradients is not
+  // returned but added to the sums, in one step and as the last thing: an error, `check`'s too, leaves them as they
+  // were. Of the problem the session's sizes and dtype are REQUIRED.
+  absl::StatusOr<Outputs> AddToSession(SessionTensors* session, const Problem& problem, const Options& options,
+                                       Want want, const Inputs& inputs, const ContinueCheck& check);
+  // Begin and Finish likewise, with AddChunk between them; only FinishInSession changes the sums. The session must
+  // outlive the gradient.
+  absl::StatusOr<std::unique_ptr<ChunkedGradient>> BeginInSession(const SessionTensors& session, const Problem& problem,
+                                                                  const Options& options, Want want,
+                                                                  const Inputs& inputs);
+  absl::StatusOr<Outputs> FinishInSession(ChunkedGradient* gradient, SessionTensors* session);
+  // Copies the sums to `weight` [V, D] and, where there is one, `bias` [V]: host memory, 64-byte aligned.
+  absl::Status ReadSession(const SessionTensors& session, std::byte* weight, std::byte* bias);
+  absl::Status ZeroSession(SessionTensors* session);
+
   // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked, ABORTED where
   // it is lost.
   absl::StatusOr<std::int64_t> FreeBytes() const;

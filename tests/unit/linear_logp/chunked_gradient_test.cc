@@ -12,47 +12,13 @@
 #include "core/linear_logp/engine.h"
 #include "core/linear_logp/host_tensor.h"
 #include "tests/support/operator_testing.h"
+#include "tests/unit/linear_logp/engine_request.h"
 
 namespace keval::linear_logp {
 namespace {
 
 using test_support::OperandTypes;
-using test_support::SeededValues;
-using test_support::ToInputs;
 
-constexpr std::int64_t kTokens = 21;
-constexpr std::int64_t kWidth = 16;
-constexpr std::int64_t kWords = 40;
-constexpr std::int64_t kChunkElems = 8 * kWords;  // 8, 8 and 5 tokens.
-
-struct Request {
-  Problem problem;
-  Inputs inputs;
-};
-
-Request MakeRequest(at::ScalarType type, bool with_bias) {
-  const VariantInputs tensors = ToInputs(SeededValues(kTokens, kWidth, kWords, with_bias, 11), type);
-  Request request;
-  request.inputs.hidden = ToHost(tensors.hidden, {3, 7, kWidth});
-  request.inputs.weight = ToHost(tensors.weight, {kWords, kWidth});
-  request.inputs.targets = ToHost(tensors.targets, {3, 7});
-  request.inputs.grad_logp = ToHost(tensors.grad_logp, {3, 7});
-  TensorSpecs specs = {.hidden = request.inputs.hidden.spec,
-                       .weight = request.inputs.weight.spec,
-                       .targets = request.inputs.targets.spec,
-                       .grad_logp = request.inputs.grad_logp->spec};
-  if (with_bias) {
-    request.inputs.bias = ToHost(tensors.bias, {kWords});
-    specs.bias = request.inputs.bias->spec;
-  }
-  request.problem = ValidateProblem(specs, !test_support::TestDevice().cuda).value();
-  return request;
-}
-
-std::string BytesOf(const HostTensor& tensor) {
-  return {reinterpret_cast<const char*>(tensor.data),  // NOLINT(*-reinterpret-cast)
-          static_cast<std::size_t>(NumBytes("tensor", tensor.spec).value())};
-}
 std::string BytesOf(const std::optional<HostTensor>& tensor) { return tensor ? BytesOf(*tensor) : "none"; }
 
 // What a chunked gradient gave, put together.
