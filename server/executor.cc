@@ -98,11 +98,12 @@ void Executor::Serve(const BackendFactory& factory) {
   }
   if (!backend.ok()) return;
   while (true) {
+    DestroyDiscarded();
     ReleaseCacheIfAsked(**backend);
     Task* task = nullptr;
     {
       MutexLock lock(&mutex_);
-      while (queue_.empty() && !stopping_ && !release_asked_) changed_.Wait(&mutex_);
+      while (queue_.empty() && !stopping_ && !release_asked_ && discarded_.empty()) changed_.Wait(&mutex_);
       if (queue_.empty() && stopping_) return;
       if (queue_.empty()) continue;
       task = queue_.front();
@@ -168,10 +169,23 @@ void Executor::RunTask(GradientBackend& backend, Task* task) {
 
 void Executor::ReleaseCache() {
   MutexLock lock(&mutex_);
-  if (!has_cache_) return;
+  if (!has_cache_ && discarded_.empty()) return;
   release_asked_ = true;
   changed_.SignalAll();
   while (release_asked_ && !stopping_ && healthy_) released_.Wait(&mutex_);
+}
+
+void Executor::Discard(std::shared_ptr<const void> object) {
+  MutexLock lock(&mutex_);
+  discarded_.push_back(std::move(object));
+  changed_.Signal();
+}
+
+void Executor::DestroyDiscarded() {
+  std::vector<std::shared_ptr<const void>> discarded;  // Destroyed after the lock.
+  MutexLock lock(&mutex_);
+  discarded.swap(discarded_);
+  if (!discarded.empty()) has_cache_ = true;  // What they held goes to the allocator.
 }
 
 void Executor::ReleaseCacheIfAsked(GradientBackend& backend) {
@@ -179,6 +193,7 @@ void Executor::ReleaseCacheIfAsked(GradientBackend& backend) {
     MutexLock lock(&mutex_);
     if (!release_asked_) return;
   }
+  DestroyDiscarded();
   backend.ReleaseCache();
   MutexLock lock(&mutex_);
   has_cache_ = false;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -54,6 +55,10 @@ class Executor {
   // Nothing to do where nothing has run since the last time.
   void ReleaseCache();
 
+  // Has `object`, which holds memory of the device, destroyed on the executor's thread, before the next request there.
+  // Doesn't wait. After Stop it lives as long as the executor.
+  void Discard(std::shared_ptr<const void> object);
+
   // Ends what waits and, at its next check, what runs, with UNAVAILABLE; then joins the thread. Idempotent.
   void Stop();
 
@@ -66,6 +71,7 @@ class Executor {
   Executor(Options options, DeviceLease* lease);
   void Serve(const BackendFactory& factory);
   void RunTask(GradientBackend& backend, Task* task);
+  void DestroyDiscarded();
   // Does what ReleaseCache waits for, if one does.
   void ReleaseCacheIfAsked(GradientBackend& backend);
   absl::Status Refusal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -82,6 +88,7 @@ class Executor {
   bool has_cache_ ABSL_GUARDED_BY(mutex_) = false;  // Something has run since the cache was released.
   bool release_asked_ ABSL_GUARDED_BY(mutex_) = false;
   CondVar released_;
+  std::vector<std::shared_ptr<const void>> discarded_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -331,5 +331,44 @@ TEST_F(ExecutorTest, StopEndsRunningAndQueuedRequests) {
   EXPECT_EQ(executor_->Run(Fine, Executor::Needs::kDevice, NoWork).status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(ExecutorTest, WhatIsDiscardedIsDestroyedOnItsThreadBeforeTheNextRequest) {
+  struct Noting {
+    explicit Noting(std::atomic<std::thread::id>* thread_in) : thread(thread_in) {}
+    ~Noting() { *thread = std::this_thread::get_id(); }
+    Noting(const Noting&) = delete;
+    Noting& operator=(const Noting&) = delete;
+    std::atomic<std::thread::id>* const thread;
+  };
+  Start();
+  std::atomic<std::thread::id> destroyed_on;
+  absl::Notification running;
+  absl::Notification release;
+  std::thread first = Occupy(&running, &release);
+  running.WaitForNotification();
+  executor_->Discard(std::make_shared<Noting>(&destroyed_on));
+  EXPECT_EQ(destroyed_on.load(), std::thread::id());
+  release.Notify();
+  first.join();
+  std::thread::id executors;
+  bool before = false;
+  ASSERT_TRUE(executor_
+                  ->Run(Fine, Executor::Needs::kNothing,
+                        [&](GradientBackend&, const linear_logp::ContinueCheck&) {
+                          executors = std::this_thread::get_id();
+                          before = destroyed_on.load() == executors;
+                          return absl::OkStatus();
+                        })
+                  .ok());
+  EXPECT_TRUE(before);
+  // Also without a request, and with one that nobody makes any more.
+  destroyed_on = std::thread::id();
+  executor_->Discard(std::make_shared<Noting>(&destroyed_on));
+  EXPECT_TRUE(Eventually([&] { return destroyed_on.load() == executors; }));
+  executor_->Stop();
+  executor_->Discard(std::make_shared<Noting>(&destroyed_on));
+  executor_.reset();
+  EXPECT_EQ(destroyed_on.load(), std::this_thread::get_id());
+}
+
 }  // namespace
 }  // namespace keval::server
