@@ -43,6 +43,30 @@ class EngineBackend final : public GradientBackend {
   absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) override {
     return engine_->Finish(gradient);
   }
+  absl::StatusOr<std::unique_ptr<linear_logp::SessionTensors>> OpenSession(const linear_logp::Problem& problem,
+                                                                           const linear_logp::Inputs& inputs) override {
+    return engine_->OpenSession(problem, inputs);
+  }
+  absl::StatusOr<linear_logp::Outputs> AddToSession(linear_logp::SessionTensors* session,
+                                                    const linear_logp::Problem& problem,
+                                                    const linear_logp::Options& options, linear_logp::Want want,
+                                                    const linear_logp::Inputs& inputs,
+                                                    const linear_logp::ContinueCheck& check) override {
+    return engine_->AddToSession(session, problem, options, want, inputs, check);
+  }
+  absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> BeginInSession(
+      const linear_logp::SessionTensors& session, const linear_logp::Problem& problem,
+      const linear_logp::Options& options, linear_logp::Want want, const linear_logp::Inputs& inputs) override {
+    return engine_->BeginInSession(session, problem, options, want, inputs);
+  }
+  absl::StatusOr<linear_logp::Outputs> FinishInSession(linear_logp::ChunkedGradient* gradient,
+                                                       linear_logp::SessionTensors* session) override {
+    return engine_->FinishInSession(gradient, session);
+  }
+  absl::Status ReadSession(const linear_logp::SessionTensors& session, std::byte* weight, std::byte* bias) override {
+    return engine_->ReadSession(session, weight, bias);
+  }
+  absl::Status ZeroSession(linear_logp::SessionTensors* session) override { return engine_->ZeroSession(session); }
   absl::StatusOr<std::int64_t> FreeBytes() const override { return engine_->FreeBytes(); }
   void ReleaseCache() override { engine_->ReleaseCache(); }
   bool Healthy() const override { return engine_->Healthy(); }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/linear_logp/engine.h"
 #include "core/linear_logp/problem.h"
@@ -37,6 +38,20 @@ class GradientBackend {
   virtual absl::StatusOr<linear_logp::Outputs> AddChunk(linear_logp::ChunkedGradient* gradient,
                                                         const std::byte* hidden) = 0;
   virtual absl::StatusOr<linear_logp::Outputs> Finish(linear_logp::ChunkedGradient* gradient) = 0;
+  virtual absl::StatusOr<std::unique_ptr<linear_logp::SessionTensors>> OpenSession(
+      const linear_logp::Problem& problem, const linear_logp::Inputs& inputs) = 0;
+  virtual absl::StatusOr<linear_logp::Outputs> AddToSession(linear_logp::SessionTensors* session,
+                                                            const linear_logp::Problem& problem,
+                                                            const linear_logp::Options& options, linear_logp::Want want,
+                                                            const linear_logp::Inputs& inputs,
+                                                            const linear_logp::ContinueCheck& check) = 0;
+  virtual absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> BeginInSession(
+      const linear_logp::SessionTensors& session, const linear_logp::Problem& problem,
+      const linear_logp::Options& options, linear_logp::Want want, const linear_logp::Inputs& inputs) = 0;
+  virtual absl::StatusOr<linear_logp::Outputs> FinishInSession(linear_logp::ChunkedGradient* gradient,
+                                                               linear_logp::SessionTensors* session) = 0;
+  virtual absl::Status ReadSession(const linear_logp::SessionTensors& session, std::byte* weight, std::byte* bias) = 0;
+  virtual absl::Status ZeroSession(linear_logp::SessionTensors* session) = 0;
   // Bytes that a call could get on the device now. FAILED_PRECONDITION where the device can't be asked, ABORTED where
   // it is lost.
   virtual absl::StatusOr<std::int64_t> FreeBytes() const = 0;

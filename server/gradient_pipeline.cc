@@ -8,6 +8,7 @@
 
 #include "absl/memory/memory.h"
 #include "base/field_error.h"
+#include "server/session_batch.h"
 
 namespace keval::server {
 namespace {
@@ -28,6 +29,20 @@ std::int64_t ChunkBytes(const GradientCall& request, const linear_logp::ChunkPla
 
 std::size_t NumBuffers(const linear_logp::ChunkPlan& plan) {
   return static_cast<std::size_t>(std::min<std::int64_t>(kBuffers, plan.chunks));
+}
+
+absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> BeginOn(GradientBackend& backend,
+                                                                      const GradientCall& request,
+                                                                      v1::SessionBatchResult* batch) {
+  if (request.session != nullptr) return BeginBatch(backend, request, batch);
+  return backend.Begin(request.problem, request.options, request.want, request.inputs);
+}
+
+absl::StatusOr<linear_logp::Outputs> FinishOn(GradientBackend& backend, const GradientCall& request,
+                                              linear_logp::ChunkedGradient* gradient,
+                                              const linear_logp::ContinueCheck& check, v1::SessionBatchResult* batch) {
+  if (request.session != nullptr) return FinishBatch(backend, request, gradient, check, batch);
+  return backend.Finish(gradient);
 }
 
 }  // namespace
@@ -150,6 +165,7 @@ void GradientPipeline::Compute() {
 
 absl::Status GradientPipeline::ComputeAll() {
   std::unique_ptr<linear_logp::ChunkedGradient> gradient;
+  v1::SessionBatchResult batch;
   // The device's memory is the executor's business, also when it is given back.
   const auto end = [&] {
     static_cast<void>(request_.device->executor->Run([] { return absl::OkStatus(); }, Executor::Needs::kNothing,
@@ -160,7 +176,7 @@ absl::Status GradientPipeline::ComputeAll() {
   };
   absl::Status status = OnExecutor(
       /*admitted=*/false, [&](GradientBackend& backend, const linear_logp::ContinueCheck&) -> absl::Status {
-        auto begun = backend.Begin(request_.problem, request_.options, request_.want, request_.inputs);
+        auto begun = BeginOn(backend, request_, &batch);
         if (!begun.ok()) return begun.status();
         gradient = *std::move(begun);
         return gradient != nullptr ? absl::OkStatus()
@@ -176,11 +192,12 @@ absl::Status GradientPipeline::ComputeAll() {
     Results results;
     results.last = last;
     status = OnExecutor(
-        /*admitted=*/true, [&](GradientBackend& backend, const linear_logp::ContinueCheck&) -> absl::Status {
-          auto outputs =
-              last ? backend.Finish(gradient.get()) : backend.AddChunk(gradient.get(), buffers_[*buffer]->data());
+        /*admitted=*/true, [&](GradientBackend& backend, const linear_logp::ContinueCheck& check) -> absl::Status {
+          auto outputs = last ? FinishOn(backend, request_, gradient.get(), check, &batch)
+                              : backend.AddChunk(gradient.get(), buffers_[*buffer]->data());
           if (!outputs.ok()) return outputs.status();
           results.outputs = *std::move(outputs);
+          results.batch = batch;
           return absl::OkStatus();
         });
     if (status.ok() && buffer) free_.Push(*buffer);
@@ -218,8 +235,8 @@ absl::Status GradientPipeline::SendAll() {
     const linear_logp::Outputs& all = results->outputs;
     if (all.grad_weight.has_value()) status.Update(sender_->Tensor(ResultTensor::kGradWeight, *all.grad_weight));
     if (all.grad_bias.has_value()) status.Update(sender_->Tensor(ResultTensor::kGradBias, *all.grad_bias));
-    if (status.ok()) status = sender_->Done(all.dispatch, timing_);
-    return status;
+    if (!status.ok()) return status;
+    return sender_->Done(all.dispatch, timing_, request_.session != nullptr ? &results->batch : nullptr);
   }
   return absl::CancelledError("the call has ended");  // Of no interest: the stage that ended it has said why.
 }

@@ -60,6 +60,7 @@ class GradientPipeline {
   // Results of one chunk, or, at the end, of all tokens.
   struct Results {
     linear_logp::Outputs outputs;
+    v1::SessionBatchResult batch;  // Of the last, where there is a session.
     bool last = false;
   };
 

@@ -18,61 +18,6 @@ using linear_logp::HostTensor;
 using linear_logp::SaturatingProduct;
 using linear_logp::SaturatingSum;
 
-// An operand's spec and, where they are here, its bytes.
-struct ParsedOperand {
-  HostTensor tensor;
-  std::int64_t bytes = 0;
-  bool awaited = false;
-  bool is_inline = false;
-  absl::string_view inline_data;
-};
-
-absl::StatusOr<ParsedOperand> ParseOperand(absl::string_view field, const v1::Operand& operand,
-                                           absl::string_view principal, Entrance entrance, TensorStore* tensors) {
-  ParsedOperand parsed;
-  if (operand.source_case() == v1::Operand::kHandle) {
-    absl::StatusOr<StoredTensor> stored = tensors->Find(principal, operand.handle());
-    if (!stored.ok()) {
-      return WithField(absl::Status(stored.status().code(), absl::StrCat(field, ".", stored.status().message())),
-                       {absl::StrCat(field, ".handle"), operand.handle().substr(0, 64), ""});
-    }
-    if (operand.has_spec()) {
-      absl::StatusOr<TensorSpec> spec = FromProto(field, operand.spec());
-      if (!spec.ok()) return spec.status();
-      if (*spec != stored->spec) {
-        return InvalidField(field, SpecText(*spec), absl::StrCat(SpecText(stored->spec), ", as the stored tensor is"));
-      }
-    }
-    parsed.tensor = {stored->spec, stored->buffer->data(), stored->buffer};
-    parsed.bytes = stored->buffer->size();
-    return parsed;
-  }
-  if (!operand.has_spec()) return InvalidField(field, "no spec", "given with dtype and shape");
-  absl::StatusOr<TensorSpec> spec = FromProto(field, operand.spec());
-  if (!spec.ok()) return spec.status();
-  absl::StatusOr<std::int64_t> bytes = NumBytes(field, *spec);
-  if (!bytes.ok()) return bytes.status();
-  parsed.tensor.spec = *std::move(spec);
-  parsed.bytes = *bytes;
-  if (entrance == Entrance::kStream && operand.source_case() == v1::Operand::SOURCE_NOT_SET) {
-    parsed.awaited = true;
-  } else {
-    parsed.is_inline = true;
-    parsed.inline_data = operand.data();
-  }
-  return parsed;
-}
-
-// Shape and dtype decide how many bytes there must be; asked after the shapes themselves were found right, whose
-// refusals say more.
-absl::Status CheckInlineBytes(absl::string_view field, const ParsedOperand& operand) {
-  if (!operand.is_inline || static_cast<std::int64_t>(operand.inline_data.size()) == operand.bytes) {
-    return absl::OkStatus();
-  }
-  return InvalidField(field, absl::StrCat(operand.inline_data.size(), " bytes"),
-                      absl::StrCat(operand.bytes, " bytes for ", SpecText(operand.tensor.spec)));
-}
-
 absl::StatusOr<linear_logp::Want> ParseWant(const google::protobuf::RepeatedField<int>& want, bool has_bias) {
   if (want.empty()) return linear_logp::Want{true, true, has_bias};
   linear_logp::Want result{false, false, false};
@@ -103,16 +48,20 @@ std::int64_t DtypeBytes(const GradientCall& call) {
 void CountResultBytes(GradientCall* call) {
   const linear_logp::Problem& problem = call->problem;
   const std::int64_t element = DtypeBytes(*call);
+  const linear_logp::Want returned = call->Returned();
+  const auto head_bytes = [&](bool weight, bool bias, std::int64_t size) {
+    return SaturatingSum({weight ? SaturatingProduct({problem.vocab_size, problem.hidden_size, size}) : 0,
+                          bias ? SaturatingProduct({problem.vocab_size, size}) : 0});
+  };
   std::int64_t bytes = SaturatingProduct({problem.num_tokens, DTypeSize(problem.LogpDtype())});
-  if (call->want.hidden) {
+  if (returned.hidden) {
     bytes = SaturatingSum({bytes, SaturatingProduct({problem.num_tokens, problem.hidden_size, element})});
   }
   call->token_result_bytes = bytes;
-  if (call->want.weight) {
-    bytes = SaturatingSum({bytes, SaturatingProduct({problem.vocab_size, problem.hidden_size, element})});
+  call->result_bytes = SaturatingSum({bytes, head_bytes(returned.weight, returned.bias, element)});
+  if (call->session != nullptr) {
+    call->table_bytes = head_bytes(call->want.weight, call->want.bias, DTypeSize(problem.LogpDtype()));
   }
-  if (call->want.bias) bytes = SaturatingSum({bytes, SaturatingProduct({problem.vocab_size, element})});
-  call->result_bytes = bytes;
 }
 
 // An operand of the request and what came of it.
@@ -140,19 +89,38 @@ absl::Status ParseOptions(const RequestContext& context, const v1::LinearLogpOpt
   if (!parsed.ok()) return parsed.status();
   call->options = *std::move(parsed);
   if (absl::Status status = CheckVariant(call->options.variant, *context.variants); !status.ok()) return status;
+  if (call->session != nullptr) {
+    call->device = call->session->head().device;
+    if (options.device().empty() || options.device() == call->device->name) return absl::OkStatus();
+    return InvalidField("device", options.device(), absl::StrCat(call->device->name, ", where the session is"));
+  }
   absl::StatusOr<const ServedDevice*> device = context.devices->ForGradients(options.device());
   if (!device.ok()) return device.status();
   call->device = *device;
   return absl::OkStatus();
 }
 
+absl::Status ParseBatch(const RequestContext& context, absl::string_view principal, const v1::SessionBatch& batch,
+                        GradientCall* call) {
+  if (absl::Status status = CheckSessionId("batch_id", batch.batch_id()); !status.ok()) return status;
+  absl::StatusOr<std::shared_ptr<GradientSession>> session = context.sessions->Use(principal, batch.session());
+  if (!session.ok()) return session.status();
+  call->session = *std::move(session);
+  call->batch_id = batch.batch_id();
+  return absl::OkStatus();
+}
+
+// `in_session`: weight and bias are a session's.
 absl::StatusOr<Fields> ParseFields(const RequestContext& context, absl::string_view principal, Entrance entrance,
-                                   const v1::LinearLogpInputs& inputs) {
+                                   const v1::LinearLogpInputs& inputs, bool in_session) {
   Fields fields{{"targets", inputs.has_targets(), true, inputs.targets(), {}},
                 {"grad_logp", inputs.has_grad_logp(), false, inputs.grad_logp(), {}},
                 {"bias", inputs.has_bias(), false, inputs.bias(), {}},
-                {"weight", inputs.has_weight(), true, inputs.weight(), {}},
+                {"weight", inputs.has_weight(), !in_session, inputs.weight(), {}},
                 {"hidden", inputs.has_hidden(), true, inputs.hidden(), {}}};
+  for (const Field* const field : {&fields.weight, &fields.bias}) {
+    if (in_session && field->present) return InvalidField(field->name, "given", "absent: it is the session's");
+  }
   for (Field* const field : fields.All()) {
     if (!field->present) {
       if (field->required) return InvalidField(field->name, "absent", "given");
@@ -166,18 +134,32 @@ absl::StatusOr<Fields> ParseFields(const RequestContext& context, absl::string_v
   return fields;
 }
 
-// The shapes, and which gradients are wanted of them. REQUIRES call->device.
+// The shapes, and which gradients are wanted of them. REQUIRES call->device and call->session.
 absl::Status ParseProblem(const Fields& fields, const google::protobuf::RepeatedField<int>& want, GradientCall* call) {
   linear_logp::TensorSpecs specs{fields.hidden.parsed.tensor.spec, fields.weight.parsed.tensor.spec, std::nullopt,
                                  fields.targets.parsed.tensor.spec, std::nullopt};
   if (fields.bias.present) specs.bias = fields.bias.parsed.tensor.spec;
+  if (call->session != nullptr) {
+    const GradientSession::Head& head = call->session->head();
+    specs.weight = head.weight;
+    specs.bias = head.bias;
+    if (specs.hidden.dtype != head.weight.dtype) {
+      return InvalidField("hidden", DTypeName(specs.hidden.dtype),
+                          absl::StrCat(DTypeName(head.weight.dtype), ", as the session's weight is"));
+    }
+  }
   if (fields.grad_logp.present) specs.grad_logp = fields.grad_logp.parsed.tensor.spec;
   absl::StatusOr<linear_logp::Problem> problem = linear_logp::ValidateProblem(specs, call->device->on_cpu);
   if (!problem.ok()) return problem.status();
   call->problem = *std::move(problem);
-  absl::StatusOr<linear_logp::Want> parsed_want = ParseWant(want, fields.bias.present);
+  absl::StatusOr<linear_logp::Want> parsed_want = ParseWant(want, specs.bias.has_value());
   if (!parsed_want.ok()) return parsed_want.status();
   call->want = *parsed_want;
+  if (call->session != nullptr) {
+    if (!fields.grad_logp.present) return InvalidField("grad_logp", "absent", "given in a session's micro-batch");
+    call->want.weight = true;
+    call->want.bias = specs.bias.has_value();
+  }
   if (fields.grad_logp.present) return absl::OkStatus();
   if (!want.empty()) return InvalidField("grad_logp", "absent", "given where a gradient is wanted");
   call->want = {false, false, false};
@@ -211,7 +193,7 @@ absl::Status CheckBytes(const RequestLimits& limits, Entrance entrance, const Fi
                         absl::StrCat("at most ", limits.max_unary_result_bytes,
                                      " bytes of results in one message; stream larger ones"));
   }
-  const std::int64_t device_bytes = SaturatingSum({call.operand_bytes, call.result_bytes});
+  const std::int64_t device_bytes = SaturatingSum({call.operand_bytes, call.result_bytes, call.table_bytes});
   if (call.device->memory_bytes > 0 && device_bytes > call.device->memory_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("memory of device ", call.device->name, ": ", device_bytes,
                                                      " bytes needed, at most ", call.device->memory_bytes, " free"));
@@ -230,7 +212,7 @@ void TakeFields(Fields* fields, GradientCall* call) {
   take(&fields->targets, &call->inputs.targets);
   if (fields->grad_logp.present) take(&fields->grad_logp, &call->inputs.grad_logp.emplace());
   if (fields->bias.present) take(&fields->bias, &call->inputs.bias.emplace());
-  take(&fields->weight, &call->inputs.weight);
+  if (fields->weight.present) take(&fields->weight, &call->inputs.weight);
   take(&fields->hidden, &call->inputs.hidden);
 }
 
@@ -252,9 +234,13 @@ absl::Status CheckTargets(const GradientCall& call) {
 
 absl::Status ParseGradientCall(const RequestContext& context, absl::string_view principal, Entrance entrance,
                                const v1::LinearLogpOptions& options, const v1::LinearLogpInputs& inputs,
-                               const google::protobuf::RepeatedField<int>& want, GradientCall* call) {
+                               const google::protobuf::RepeatedField<int>& want, const v1::SessionBatch* batch,
+                               GradientCall* call) {
+  if (batch != nullptr) {
+    if (absl::Status status = ParseBatch(context, principal, *batch, call); !status.ok()) return status;
+  }
   if (absl::Status status = ParseOptions(context, options, call); !status.ok()) return status;
-  absl::StatusOr<Fields> fields = ParseFields(context, principal, entrance, inputs);
+  absl::StatusOr<Fields> fields = ParseFields(context, principal, entrance, inputs, batch != nullptr);
   if (!fields.ok()) return fields.status();
   if (absl::Status status = ParseProblem(*fields, want, call); !status.ok()) return status;
   CountOperandBytes(*fields, call);

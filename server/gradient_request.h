@@ -3,6 +3,7 @@
 #define KEVAL_SERVER_GRADIENT_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "core/linear_logp/problem.h"
 #include "keval/v1/linear_logp.pb.h"
 #include "server/device_table.h"
+#include "server/gradient_session.h"
+#include "server/operand.h"
+#include "server/session_store.h"
 #include "server/tensor_store.h"
 
 namespace keval::server {
@@ -29,24 +33,31 @@ struct GradientCall {
   const ServedDevice* device = nullptr;
   linear_logp::Options options;
   linear_logp::Problem problem;
-  linear_logp::Want want;  // As what applies: no bias, no gradient of it; no grad_logp, no gradient at all.
+  // As what applies: no bias, no gradient of it; no grad_logp, no gradient at all. A session's micro-batch has both
+  // weight and bias, for the sums.
+  linear_logp::Want want;
   linear_logp::Inputs inputs;
   std::vector<AwaitedOperand> awaited;  // In the order of the stream: targets, grad_logp, bias, weight, hidden.
   std::int64_t operand_bytes =
       0;  // Inline, awaited and stored ones. These sums stop at INT64_MAX: more than any limit.
+  // A micro-batch of it, under this id; weight and bias are not in `inputs` then.
+  std::shared_ptr<GradientSession> session;
+  std::string batch_id;
   std::int64_t inline_bytes = 0;
   std::int64_t awaited_bytes = 0;
-  std::int64_t result_bytes = 0;        // logp and the gradients wanted.
+  std::int64_t result_bytes = 0;        // logp and the gradients that are returned.
+  std::int64_t table_bytes = 0;         // Of a micro-batch, what is kept apart until it is added to the session's sums.
   std::int64_t token_result_bytes = 0;  // Of them, what each token has: logp and grad_hidden.
+
+  // The gradients of the answer.
+  linear_logp::Want Returned() const {
+    return session == nullptr ? want : linear_logp::Want{want.hidden, false, false};
+  }
 
   GradientCall() = default;
   GradientCall(const GradientCall&) = delete;  // `awaited` points into `inputs`.
   GradientCall& operator=(const GradientCall&) = delete;
 };
-
-// How a request came: in one message, where every operand is inline or a handle, or as a stream's header, where one may
-// also be awaited.
-enum class Entrance : std::uint8_t { kUnary, kStream };
 
 struct RequestLimits {
   std::int64_t max_unary_bytes = std::int64_t{2} << 20;
@@ -57,16 +68,19 @@ struct RequestLimits {
 struct RequestContext {
   const DeviceTable* devices = nullptr;
   TensorStore* tensors = nullptr;
+  SessionStore* sessions = nullptr;
   const std::vector<linear_logp::VariantDescription>* variants = nullptr;
   RequestLimits limits;
 };
 
-// Fills `call`. INVALID_ARGUMENT naming field, value and limit for every refusal of the contract; NOT_FOUND for a
-// handle; FAILED_PRECONDITION for the device; RESOURCE_EXHAUSTED where operands and results alone exceed the device's
-// memory. Targets whose bytes are here are checked; awaited ones are CheckTargets' business.
+// Fills `call`; `batch` is null where it is no micro-batch of a session. INVALID_ARGUMENT naming field, value and limit
+// for every refusal of the contract; NOT_FOUND for a handle or the session; FAILED_PRECONDITION for the device;
+// RESOURCE_EXHAUSTED where operands and results alone exceed the device's memory. Targets whose bytes are here are
+// checked; awaited ones are CheckTargets' business.
 absl::Status ParseGradientCall(const RequestContext& context, absl::string_view principal, Entrance entrance,
                                const v1::LinearLogpOptions& options, const v1::LinearLogpInputs& inputs,
-                               const google::protobuf::RepeatedField<int>& want, GradientCall* call);
+                               const google::protobuf::RepeatedField<int>& want, const v1::SessionBatch* batch,
+                               GradientCall* call);
 
 // REQUIRES that the targets' bytes are in. INVALID_ARGUMENT (field "targets").
 absl::Status CheckTargets(const GradientCall& call);

@@ -15,12 +15,13 @@ GradientSender::GradientSender(const CallContext& call, const GradientCall& requ
   const linear_logp::Problem& problem = request.problem;
   const DType gradient =
       request.options.grad_dtype == linear_logp::GradDtype::kFloat32 ? problem.LogpDtype() : problem.dtype;
+  const linear_logp::Want returned = request.Returned();
   std::vector<std::int64_t> hidden_shape = problem.leading_shape;
   hidden_shape.push_back(problem.hidden_size);
   PlaceOf(ResultTensor::kLogp) = {{problem.LogpDtype(), problem.leading_shape}, true};
-  PlaceOf(ResultTensor::kGradHidden) = {{gradient, hidden_shape}, request.want.hidden};
-  PlaceOf(ResultTensor::kGradWeight) = {{gradient, {problem.vocab_size, problem.hidden_size}}, request.want.weight};
-  PlaceOf(ResultTensor::kGradBias) = {{gradient, {problem.vocab_size}}, request.want.bias};
+  PlaceOf(ResultTensor::kGradHidden) = {{gradient, hidden_shape}, returned.hidden};
+  PlaceOf(ResultTensor::kGradWeight) = {{gradient, {problem.vocab_size, problem.hidden_size}}, returned.weight};
+  PlaceOf(ResultTensor::kGradBias) = {{gradient, {problem.vocab_size}}, returned.bias};
   std::uint64_t begin = 0;
   for (Place& place : places_) {
     place.next = begin;
@@ -65,13 +66,15 @@ absl::Status GradientSender::Tensor(ResultTensor which, const linear_logp::HostT
   return absl::OkStatus();
 }
 
-absl::Status GradientSender::Done(const linear_logp::Dispatch& dispatch, const Executor::Timing& timing) {
+absl::Status GradientSender::Done(const linear_logp::Dispatch& dispatch, const Executor::Timing& timing,
+                                  const v1::SessionBatchResult* batch) {
   v1::StreamGradientResponse message;
   const v1::PayloadTrailer trailer = digest_.Finish();
   message.mutable_done()->set_sha256(trailer.sha256());
   message.mutable_done()->set_xxh3(trailer.xxh3());
   *message.mutable_done()->mutable_dispatch() = ToProto(dispatch);
   *message.mutable_done()->mutable_timing() = ToProto(timing);
+  if (batch != nullptr) *message.mutable_done()->mutable_session_batch() = *batch;
   return SendMessage(message, {});
 }
 

@@ -34,8 +34,9 @@ class GradientSender {
   absl::Status Start();
   // The next bytes of that tensor, in frames.
   absl::Status Tensor(ResultTensor which, const linear_logp::HostTensor& piece);
-  // The end.
-  absl::Status Done(const linear_logp::Dispatch& dispatch, const Executor::Timing& timing);
+  // The end. `batch`: what became of a micro-batch; null where it is none.
+  absl::Status Done(const linear_logp::Dispatch& dispatch, const Executor::Timing& timing,
+                    const v1::SessionBatchResult* batch);
 
  private:
   struct Place {

@@ -41,6 +41,13 @@ TensorStore::Options StoreOptions(const ServerOptions& options) {
   return store;
 }
 
+SessionStore::Options SessionOptions(const ServerOptions& options) {
+  SessionStore::Options store;
+  store.default_lease = absl::Seconds(options.default_lease_seconds);
+  store.max_lease = absl::Seconds(options.max_lease_seconds);
+  return store;
+}
+
 bool IsChosen(const std::vector<std::string>& chosen, const std::string& device) {
   return chosen.empty() || std::find(chosen.begin(), chosen.end(), device) != chosen.end();
 }
@@ -52,7 +59,8 @@ Kevald::Kevald(const ServerOptions& options, const Platform& platform)
       variants_(platform.variants),
       host_memory_(std::make_shared<HostMemoryPool>(OrQuarterOfMemory(0) / 2)),
       request_bytes_("memory for requests", OrQuarterOfMemory(options.max_queued_bytes)),
-      tensor_store_(StoreOptions(options), host_memory_) {}
+      tensor_store_(StoreOptions(options), host_memory_),
+      session_store_(SessionOptions(options)) {}
 
 Kevald::~Kevald() { Drain(); }
 
@@ -70,9 +78,9 @@ absl::StatusOr<std::unique_ptr<Kevald>> Kevald::Start(const ServerOptions& optio
   frontend_options.health_listen = options.health_listen;
   frontend_options.max_threads = options.max_threads;
   frontend_options.stall_timeout = std::chrono::seconds(options.stall_timeout_seconds);
-  const Handlers handlers{kevald->linear_logp_handler_.get(), kevald->contract_handler_.get(),
-                          kevald->tensor_handler_.get(), kevald->server_info_handler_.get(),
-                          kevald->benchmark_handler_.get()};
+  const Handlers handlers{kevald->linear_logp_handler_.get(), kevald->session_handler_.get(),
+                          kevald->contract_handler_.get(),    kevald->tensor_handler_.get(),
+                          kevald->server_info_handler_.get(), kevald->benchmark_handler_.get()};
   absl::StatusOr<std::unique_ptr<Frontend>> frontend =
       Frontend::Start(frontend_options, handlers, kevald->state_.get(), principals, tls);
   if (!frontend.ok()) return frontend.status();
@@ -154,8 +162,10 @@ void Kevald::MakeHandlers(const Platform& platform, const v1::ServerInfo& info) 
   RequestContext context;
   context.devices = device_table_.get();
   context.tensors = &tensor_store_;
+  context.sessions = &session_store_;
   context.variants = &variants_;
   linear_logp_handler_ = std::make_unique<LinearLogpHandler>(context, &request_bytes_, host_memory_);
+  session_handler_ = std::make_unique<SessionHandler>(context, host_memory_);
   contract_handler_ = std::make_unique<ContractHandler>(device_table_.get(), &variants_, platform.collectors);
   tensor_handler_ = std::make_unique<TensorHandler>(&tensor_store_);
   server_info_handler_ = std::make_unique<ServerInfoHandler>(
@@ -171,6 +181,7 @@ void Kevald::MakeHandlers(const Platform& platform, const v1::ServerInfo& info) 
         tensors->set_used_bytes(usage.used_bytes);
         tensors->set_expired_bytes(usage.expired_bytes);
         tensors->set_tensors(usage.tensors);
+        tensors->set_sessions(session_store_.size());
         tensors->set_idle_bytes(host_memory_->kept_bytes());
       });
 }
@@ -204,6 +215,8 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
   limits->set_max_stored_tensor_bytes_per_caller(
       std::min(tensor_store_.max_bytes(), tensor_store_.options().max_bytes_per_principal));
   limits->set_max_stored_tensors_per_caller(options_.max_stored_tensors_per_caller);
+  limits->set_max_sessions_per_caller(session_store_.options().max_sessions_per_principal);
+  limits->set_remembered_batches(static_cast<std::int64_t>(GradientSession::kRememberedBatches));
   limits->set_default_lease_ms(options_.default_lease_seconds * 1000);
   limits->set_max_lease_ms(options_.max_lease_seconds * 1000);
   limits->set_max_series(options_.max_series);
@@ -219,6 +232,7 @@ v1::ServerInfo Kevald::FixedInfo(const Platform& platform) const {
 
 void Kevald::Tidy() {
   tensor_store_.DropExpired();
+  session_store_.DropExpired();
   tensor_handler_->DropIdleUploads();
   host_memory_->DropOlderThan(absl::Now() - kKeepMemory);
   job_retention_->Tidy(absl::Now());

@@ -30,6 +30,8 @@
 #include "server/ready_file.h"
 #include "server/server_info_handler.h"
 #include "server/serving_state.h"
+#include "server/session_handler.h"
+#include "server/session_store.h"
 #include "server/tensor_handler.h"
 #include "server/tensor_store.h"
 
@@ -94,11 +96,13 @@ class Kevald {
   std::shared_ptr<HostMemoryPool> host_memory_;
   ByteBudget request_bytes_;
   TensorStore tensor_store_;
+  SessionStore session_store_;
   std::unique_ptr<JobStore> job_store_;
   std::unique_ptr<JobRetention> job_retention_;
   std::unique_ptr<JobRunner> job_runner_;
   std::unique_ptr<BenchmarkHandler> benchmark_handler_;
   std::unique_ptr<LinearLogpHandler> linear_logp_handler_;
+  std::unique_ptr<SessionHandler> session_handler_;
   std::unique_ptr<ContractHandler> contract_handler_;
   std::unique_ptr<TensorHandler> tensor_handler_;
   std::unique_ptr<ServerInfoHandler> server_info_handler_;

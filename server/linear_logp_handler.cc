@@ -14,6 +14,7 @@
 #include "core/linear_logp/chunk_plan.h"
 #include "server/host_buffer.h"
 #include "server/proto_convert.h"
+#include "server/session_batch.h"
 
 namespace keval::server {
 namespace {
@@ -53,6 +54,14 @@ absl::StatusOr<linear_logp::Problem> ProblemOf(const v1::PlanRequest& request, D
   const absl::string_view largest = n >= std::max(d, v) ? "num_tokens" : (v >= d ? "vocab_size" : "hidden_size");
   return InvalidField(largest, absl::StrCat(std::max({n, d, v})),
                       "small enough that each tensor has fewer than 2^60 elements");
+}
+
+// All of a request at once. `batch`: what became of it, where it is a micro-batch.
+absl::StatusOr<linear_logp::Outputs> ComputeOn(GradientBackend& backend, const GradientCall& request,
+                                               const linear_logp::ContinueCheck& check, v1::SessionBatchResult* batch) {
+  if (request.session != nullptr) return AddBatch(backend, request, check, batch);
+  if (!request.problem.has_grad_logp) return backend.Forward(request.problem, request.options, request.inputs, check);
+  return backend.Gradient(request.problem, request.options, request.want, request.inputs, check);
 }
 
 }  // namespace
@@ -111,30 +120,32 @@ absl::StatusOr<LinearLogpHandler::Computed> LinearLogpHandler::Compute(const Cal
   absl::StatusOr<Executor::Timing> timing = request.device->executor->Run(
       call.check, Executor::Needs::kDevice,
       [&](GradientBackend& backend, const linear_logp::ContinueCheck& check) -> absl::Status {
-        absl::StatusOr<linear_logp::Outputs> outputs =
-            request.problem.has_grad_logp
-                ? backend.Gradient(request.problem, request.options, request.want, request.inputs, check)
-                : backend.Forward(request.problem, request.options, request.inputs, check);
+        absl::StatusOr<linear_logp::Outputs> outputs = ComputeOn(backend, request, check, &computed.batch);
         if (!outputs.ok()) return outputs.status();
         computed.outputs = *std::move(outputs);
         return absl::OkStatus();
       });
   if (!timing.ok()) return timing.status();
   computed.timing = *timing;
+  RenewSession(request);
   return computed;
+}
+
+void LinearLogpHandler::RenewSession(const GradientCall& request) const {
+  if (request.session != nullptr) context_.sessions->Renew(*request.session);
 }
 
 absl::StatusOr<LinearLogpHandler::Computed> LinearLogpHandler::ComputeUnary(
     const CallContext& call, const v1::LinearLogpOptions& options, const v1::LinearLogpInputs& inputs,
-    const google::protobuf::RepeatedField<int>& want) {
+    const google::protobuf::RepeatedField<int>& want, const v1::SessionBatch* batch) {
   GradientCall parsed;
   if (absl::Status status =
-          ParseGradientCall(context_, call.principal, Entrance::kUnary, options, inputs, want, &parsed);
+          ParseGradientCall(context_, call.principal, Entrance::kUnary, options, inputs, want, batch, &parsed);
       !status.ok()) {
     return status;
   }
-  absl::StatusOr<ByteBudget::Reservation> reservation =
-      request_bytes_->Reserve(linear_logp::SaturatingSum({parsed.inline_bytes, parsed.result_bytes}));
+  absl::StatusOr<ByteBudget::Reservation> reservation = request_bytes_->Reserve(
+      linear_logp::SaturatingSum({parsed.inline_bytes, parsed.result_bytes, parsed.table_bytes}));
   if (!reservation.ok()) return reservation.status();
   absl::StatusOr<Computed> computed = Compute(call, parsed);
   if (computed.ok()) computed->reservation = *std::move(reservation);
@@ -144,7 +155,7 @@ absl::StatusOr<LinearLogpHandler::Computed> LinearLogpHandler::ComputeUnary(
 absl::StatusOr<v1::ForwardResponse> LinearLogpHandler::Forward(const CallContext& call,
                                                                const v1::ForwardRequest& request) {
   if (request.inputs().has_grad_logp()) return InvalidField("grad_logp", "given", "absent in a forward call");
-  absl::StatusOr<Computed> computed = ComputeUnary(call, request.options(), request.inputs(), {});
+  absl::StatusOr<Computed> computed = ComputeUnary(call, request.options(), request.inputs(), {}, nullptr);
   if (!computed.ok()) return computed.status();
   v1::ForwardResponse response;
   if (absl::Status status = SetOperand(computed->outputs.logp, response.mutable_logp()); !status.ok()) return status;
@@ -155,7 +166,8 @@ absl::StatusOr<v1::ForwardResponse> LinearLogpHandler::Forward(const CallContext
 
 absl::StatusOr<v1::GradientResponse> LinearLogpHandler::Gradient(const CallContext& call,
                                                                  const v1::GradientRequest& request) {
-  absl::StatusOr<Computed> computed = ComputeUnary(call, request.options(), request.inputs(), request.want());
+  absl::StatusOr<Computed> computed = ComputeUnary(call, request.options(), request.inputs(), request.want(),
+                                                   request.has_session_batch() ? &request.session_batch() : nullptr);
   if (!computed.ok()) return computed.status();
   const linear_logp::Outputs& outputs = computed->outputs;
   v1::GradientResponse response;
@@ -166,6 +178,7 @@ absl::StatusOr<v1::GradientResponse> LinearLogpHandler::Gradient(const CallConte
   if (!status.ok()) return status;
   *response.mutable_dispatch() = ToProto(outputs.dispatch);
   *response.mutable_timing() = ToProto(computed->timing);
+  if (request.has_session_batch()) *response.mutable_session_batch() = computed->batch;
   return response;
 }
 
@@ -208,15 +221,18 @@ absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(c
   auto stream = absl::WrapUnique(new GradientStream());
   stream->header_ = first.header();  // Kept: inline operands are read where they lie.
   GradientCall& parsed = stream->call_;
-  if (absl::Status status = ParseGradientCall(context_, call.principal, Entrance::kStream, stream->header_.options(),
-                                              stream->header_.inputs(), stream->header_.want(), &parsed);
+  if (absl::Status status =
+          ParseGradientCall(context_, call.principal, Entrance::kStream, stream->header_.options(),
+                            stream->header_.inputs(), stream->header_.want(),
+                            stream->header_.has_session_batch() ? &stream->header_.session_batch() : nullptr, &parsed);
       !status.ok()) {
     return status;
   }
   // One reservation for all, so that two large requests can't each hold half and wait for the other's.
   const bool interleave = stream->header_.interleave();
   const std::optional<linear_logp::ChunkPlan> plan = PlanChunks(parsed);
-  std::vector<std::int64_t> parts = {parsed.inline_bytes, parsed.awaited_bytes, parsed.result_bytes};
+  std::vector<std::int64_t> parts = {parsed.inline_bytes, parsed.awaited_bytes, parsed.result_bytes,
+                                     parsed.table_bytes};
   if (plan.has_value()) {
     parts.push_back(GradientPipeline::MemoryBytes(parsed, *plan, interleave));
     parts.push_back(-parsed.awaited.back().bytes);
@@ -249,7 +265,11 @@ absl::StatusOr<std::unique_ptr<GradientStream>> LinearLogpHandler::StartStream(c
 
 absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientStream* stream) {
   if (absl::Status status = stream->receiver_->Finish(); !status.ok()) return status;
-  if (stream->pipeline_ != nullptr) return stream->pipeline_->Finish();
+  if (stream->pipeline_ != nullptr) {
+    absl::Status status = stream->pipeline_->Finish();
+    if (status.ok()) RenewSession(stream->call_);
+    return status;
+  }
   absl::StatusOr<Computed> computed = Compute(call, stream->call_);
   if (!computed.ok()) return computed.status();
   stream->receiver_.reset();
@@ -265,7 +285,7 @@ absl::Status LinearLogpHandler::FinishStream(const CallContext& call, GradientSt
   send(ResultTensor::kGradWeight, outputs.grad_weight);
   send(ResultTensor::kGradBias, outputs.grad_bias);
   if (!status.ok()) return status;
-  return sender.Done(outputs.dispatch, computed->timing);
+  return sender.Done(outputs.dispatch, computed->timing, stream->call_.session != nullptr ? &computed->batch : nullptr);
 }
 
 }  // namespace keval::server

@@ -73,13 +73,17 @@ class LinearLogpHandler {
   struct Computed {
     linear_logp::Outputs outputs;
     Executor::Timing timing;
+    v1::SessionBatchResult batch;         // Of a micro-batch.
     ByteBudget::Reservation reservation;  // Of a unary call, until its answer is made.
   };
   absl::StatusOr<Computed> Compute(const CallContext& call, const GradientCall& request);
+  // After a micro-batch was added.
+  void RenewSession(const GradientCall& request) const;
   // Parses the request, reserves memory for it, computes.
   absl::StatusOr<Computed> ComputeUnary(const CallContext& call, const v1::LinearLogpOptions& options,
                                         const v1::LinearLogpInputs& inputs,
-                                        const google::protobuf::RepeatedField<int>& want);
+                                        const google::protobuf::RepeatedField<int>& want,
+                                        const v1::SessionBatch* batch);
   // The plan of a request whose hidden comes in the stream to a variant that takes it in chunks.
   std::optional<linear_logp::ChunkPlan> PlanChunks(const GradientCall& request) const;
   // Memory for what is awaited, and where its bytes go.

@@ -49,12 +49,13 @@ ABSL_FLAG(std::string, oom_counters, "/proc/vmstat",
           "memory.events; tells them from other kills of a worker");
 ABSL_FLAG(int, max_queued_requests, 64, "requests that may wait for a device");
 ABSL_FLAG(std::int64_t, max_queued_bytes, 0, "bytes of requests in flight; 0: a quarter of the machine's memory");
-ABSL_FLAG(std::int64_t, max_stored_tensor_bytes, 0, "bytes of stored tensors; 0: a quarter of the machine's memory");
+ABSL_FLAG(std::int64_t, max_stored_tensor_bytes, 0,
+          "bytes of stored tensors and sessions; 0: a quarter of the machine's memory");
 ABSL_FLAG(std::int64_t, max_stored_tensor_bytes_per_caller, 0,
-          "bytes of one principal's stored tensors; 0: no limit of its own");
+          "bytes of one principal's stored tensors and sessions; 0: no limit of its own");
 ABSL_FLAG(std::int64_t, max_stored_tensors_per_caller, 10000, "stored tensors of one principal, however small");
-ABSL_FLAG(std::int64_t, default_lease_seconds, 3600, "lease of a stored tensor that asks for none");
-ABSL_FLAG(std::int64_t, max_lease_seconds, 86400, "longest lease of a stored tensor");
+ABSL_FLAG(std::int64_t, default_lease_seconds, 3600, "lease of a stored tensor or session that asks for none");
+ABSL_FLAG(std::int64_t, max_lease_seconds, 86400, "longest lease of a stored tensor or session");
 ABSL_FLAG(int, max_threads, 256, "threads that answer calls");
 ABSL_FLAG(int, max_queued_jobs, 64, "benchmark jobs that may wait");
 ABSL_FLAG(int, max_series, 64, "series of one benchmark job");

@@ -99,6 +99,22 @@ v1::TensorInfo ToProto(const StoredTensor& tensor) {
   return proto;
 }
 
+v1::GradientSession ToProto(const StoredSession& stored) {
+  const GradientSession& session = *stored.session;
+  const GradientSession::Progress progress = session.progress();
+  v1::GradientSession proto;
+  proto.set_session(stored.name);
+  proto.set_device(session.head().device->name);
+  *proto.mutable_weight() = ToProto(session.head().weight);
+  if (session.head().bias.has_value()) *proto.mutable_bias() = ToProto(*session.head().bias);
+  proto.set_batches(progress.batches);
+  proto.set_num_tokens(progress.num_tokens);
+  proto.set_sequence(progress.sequence);
+  proto.set_size_bytes(session.bytes());
+  proto.set_expire_time_unix_ms(absl::ToUnixMillis(stored.expires));
+  return proto;
+}
+
 v1::DeviceInfo ToProto(const linear_logp::DeviceDescription& device) {
   v1::DeviceInfo proto;
   proto.set_name(device.device.cuda ? absl::StrCat("cuda:", device.device.index) : std::string("cpu"));

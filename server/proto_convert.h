@@ -11,6 +11,7 @@
 #include "keval/v1/server_info.pb.h"
 #include "keval/v1/tensor.pb.h"
 #include "server/executor.h"
+#include "server/session_store.h"
 #include "server/tensor_store.h"
 
 namespace keval::server {
@@ -28,6 +29,7 @@ absl::StatusOr<linear_logp::Options> FromProto(const v1::LinearLogpOptions& opti
 v1::Dispatch ToProto(const linear_logp::Dispatch& dispatch);
 v1::Timing ToProto(const Executor::Timing& timing);
 v1::TensorInfo ToProto(const StoredTensor& tensor);
+v1::GradientSession ToProto(const StoredSession& session);
 v1::DeviceInfo ToProto(const linear_logp::DeviceDescription& device);
 v1::VariantInfo ToProto(const linear_logp::VariantDescription& variant);
 

@@ -1,38 +1,21 @@
 #include "server/tensor_handler.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/field_error.h"
 #include "server/proto_convert.h"
+#include "server/request_fields.h"
 #include "wire/payload_digest.h"
 
 namespace keval::server {
 namespace {
 
-constexpr int kDefaultPageSize = 100;
-constexpr int kMaxPageSize = 1000;
-
-absl::StatusOr<absl::Duration> ParseLease(std::int64_t lease_ms) {
-  if (lease_ms < 0) return InvalidField("lease_ms", absl::StrCat(lease_ms), "at least 0");
-  return absl::Milliseconds(lease_ms);
-}
-
 absl::Status Broken() { return absl::CancelledError("the caller has gone"); }
-
-bool IsHandle(absl::string_view text) {
-  return absl::ConsumePrefix(&text, "tensors/") && text.size() == 32 &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
-}
 
 }  // namespace
 
@@ -147,16 +130,14 @@ absl::StatusOr<v1::TensorInfo> TensorHandler::Stat(const CallContext& call, cons
 
 absl::StatusOr<v1::ListTensorsResponse> TensorHandler::List(const CallContext& call,
                                                             const v1::ListTensorsRequest& request) {
-  const int page_size = request.page_size() == 0 ? kDefaultPageSize : request.page_size();
-  if (page_size < 1 || page_size > kMaxPageSize) {
-    return InvalidField("page_size", absl::StrCat(request.page_size()), absl::StrCat("in [0, ", kMaxPageSize, "]"));
+  const absl::StatusOr<int> page_size = ParsePageSize(request.page_size());
+  if (!page_size.ok()) return page_size.status();
+  if (!request.page_token().empty() && !IsHexName(request.page_token(), "tensors/", 32)) {
+    return BadPageToken(request.page_token());
   }
-  if (!request.page_token().empty() && !IsHandle(request.page_token())) {
-    return InvalidField("page_token", request.page_token(), "empty or a next_page_token of an earlier answer");
-  }
-  std::vector<StoredTensor> tensors = store_->List(call.principal, request.page_token(), page_size + 1);
+  std::vector<StoredTensor> tensors = store_->List(call.principal, request.page_token(), *page_size + 1);
   v1::ListTensorsResponse response;
-  if (tensors.size() > static_cast<std::size_t>(page_size)) {
+  if (tensors.size() > static_cast<std::size_t>(*page_size)) {
     tensors.pop_back();
     response.set_next_page_token(tensors.back().handle);
   }

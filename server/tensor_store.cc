@@ -61,6 +61,13 @@ absl::StatusOr<std::shared_ptr<HostBuffer>> TensorStore::Allocate(absl::string_v
     MutexLock lock(&mutex_);
     if (absl::Status status = MakeRoomForOne(principal, &evicted); !status.ok()) return status;
   }
+  absl::StatusOr<std::vector<ByteBudget::Reservation>> reservations = Reserve(principal, bytes);
+  if (!reservations.ok()) return reservations.status();
+  return HostBuffer::Allocate(memory_, bytes, *std::move(reservations));
+}
+
+absl::StatusOr<std::vector<ByteBudget::Reservation>> TensorStore::Reserve(absl::string_view principal,
+                                                                          std::int64_t bytes) {
   const std::shared_ptr<ByteBudget> share = BudgetOf(principal);
   absl::StatusOr<ByteBudget::Reservation> own = ReserveEvicting(share.get(), bytes, principal);
   if (!own.ok()) return own.status();
@@ -69,7 +76,7 @@ absl::StatusOr<std::shared_ptr<HostBuffer>> TensorStore::Allocate(absl::string_v
   std::vector<ByteBudget::Reservation> reservations;
   reservations.push_back(*std::move(own));
   reservations.push_back(*std::move(all));
-  return HostBuffer::Allocate(memory_, bytes, std::move(reservations));
+  return reservations;
 }
 
 absl::Time TensorStore::LeaseEnd(absl::Duration lease) const {

@@ -56,6 +56,10 @@ class TensorStore {
   // given way first.
   absl::StatusOr<std::shared_ptr<HostBuffer>> Allocate(absl::string_view principal, std::int64_t bytes);
 
+  // Counts `bytes` bytes that the principal has on the server, in its share first, until the last of the reservations
+  // goes: a gradient session's. RESOURCE_EXHAUSTED as Allocate, but for the number of tensors.
+  absl::StatusOr<std::vector<ByteBudget::Reservation>> Reserve(absl::string_view principal, std::int64_t bytes);
+
   // Takes a filled buffer of Allocate. `lease` zero: the default; more than the maximum is cut to it.
   // RESOURCE_EXHAUSTED (field "tensors") where the principal's others have become too many since.
   absl::StatusOr<StoredTensor> Insert(absl::string_view principal, TensorSpec spec,
@@ -80,7 +84,7 @@ class TensorStore {
   void DropExpired();
 
   struct Usage {
-    std::int64_t used_bytes = 0;     // Allocated: stored, being uploaded, deleted but still being read.
+    std::int64_t used_bytes = 0;     // Allocated: stored, being uploaded, deleted but still being read; or reserved.
     std::int64_t expired_bytes = 0;  // Of them, what gives way when room is needed.
     std::int64_t tensors = 0;        // With a lease that runs.
   };

@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Frontend::Listener>> Frontend::Listen(Kind kind, 
   listener->services.push_back(std::make_unique<HealthService>(state_));
   if (kind != Kind::kHealth) {
     listener->services.push_back(
-        std::make_unique<LinearLogpService>(&calls_, handlers_.linear_logp, handlers_.contract));
+        std::make_unique<LinearLogpService>(&calls_, handlers_.linear_logp, handlers_.sessions, handlers_.contract));
     listener->services.push_back(std::make_unique<TensorService>(&calls_, handlers_.tensors));
     listener->services.push_back(std::make_unique<ServerInfoService>(&calls_, handlers_.server_info));
     listener->services.push_back(std::make_unique<BenchmarkService>(&calls_, handlers_.benchmark));

@@ -22,6 +22,7 @@
 #include "server/ready_file.h"
 #include "server/server_info_handler.h"
 #include "server/serving_state.h"
+#include "server/session_handler.h"
 #include "server/tensor_handler.h"
 
 namespace keval::server {
@@ -39,6 +40,7 @@ struct FrontendOptions {
 
 struct Handlers {
   LinearLogpHandler* linear_logp = nullptr;
+  SessionHandler* sessions = nullptr;
   ContractHandler* contract = nullptr;
   TensorHandler* tensors = nullptr;
   ServerInfoHandler* server_info = nullptr;

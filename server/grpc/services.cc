@@ -37,8 +37,9 @@ grpc::internal::MethodHandler* StreamHandler(Function function) {
 
 }  // namespace
 
-LinearLogpService::LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, ContractHandler* contract)
-    : calls_(calls), handler_(handler), contract_(contract) {
+LinearLogpService::LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, SessionHandler* sessions,
+                                     ContractHandler* contract)
+    : calls_(calls), handler_(handler), sessions_(sessions), contract_(contract) {
   const google::protobuf::FileDescriptor* const file = v1::StreamGradientRequest::descriptor()->file();
   MarkMethodStreamed(MethodIndex(file, "LinearLogpService", "StreamGradient"),
                      StreamHandler<GradientMessages>([this](grpc::ServerContext* context, GradientMessages* stream) {
@@ -101,6 +102,48 @@ grpc::Status LinearLogpService::CheckContract(grpc::ServerContext* context, cons
     return contract_->Check(call, *request,
                             [&](const v1::ContractRow& row) { return calls_->Write(context, writer, row); });
   });
+}
+
+grpc::Status LinearLogpService::CreateSession(grpc::ServerContext* context, const v1::CreateSessionRequest* request,
+                                              v1::GradientSession* response) {
+  return calls_->Run(context, "CreateSession",
+                     [&](const CallContext& call) { return Answer(sessions_->Create(call, *request), response); });
+}
+
+grpc::Status LinearLogpService::GetSession(grpc::ServerContext* context, const v1::GetSessionRequest* request,
+                                           v1::GradientSession* response) {
+  return calls_->Run(context, "GetSession",
+                     [&](const CallContext& call) { return Answer(sessions_->Get(call, *request), response); });
+}
+
+grpc::Status LinearLogpService::ListSessions(grpc::ServerContext* context, const v1::ListSessionsRequest* request,
+                                             v1::ListSessionsResponse* response) {
+  return calls_->Run(context, "ListSessions",
+                     [&](const CallContext& call) { return Answer(sessions_->List(call, *request), response); });
+}
+
+grpc::Status LinearLogpService::TouchSession(grpc::ServerContext* context, const v1::TouchSessionRequest* request,
+                                             v1::GradientSession* response) {
+  return calls_->Run(context, "TouchSession",
+                     [&](const CallContext& call) { return Answer(sessions_->Touch(call, *request), response); });
+}
+
+grpc::Status LinearLogpService::DeleteSession(grpc::ServerContext* context, const v1::DeleteSessionRequest* request,
+                                              v1::DeleteSessionResponse* response) {
+  return calls_->Run(context, "DeleteSession",
+                     [&](const CallContext& call) { return Answer(sessions_->Delete(call, *request), response); });
+}
+
+grpc::Status LinearLogpService::ZeroSession(grpc::ServerContext* context, const v1::ZeroSessionRequest* request,
+                                            v1::GradientSession* response) {
+  return calls_->Run(context, "ZeroSession",
+                     [&](const CallContext& call) { return Answer(sessions_->Zero(call, *request), response); });
+}
+
+grpc::Status LinearLogpService::FetchSession(grpc::ServerContext* context, const v1::FetchSessionRequest* request,
+                                             v1::FetchSessionResponse* response) {
+  return calls_->Run(context, "FetchSession",
+                     [&](const CallContext& call) { return Answer(sessions_->Fetch(call, *request), response); });
 }
 
 grpc::Status TensorService::RunPut(grpc::ServerContext* context, PutMessages* stream) {

@@ -11,6 +11,7 @@
 #include "server/grpc/call.h"
 #include "server/linear_logp_handler.h"
 #include "server/server_info_handler.h"
+#include "server/session_handler.h"
 #include "server/tensor_handler.h"
 #include "wire/message.h"
 
@@ -25,7 +26,8 @@ using PayloadStream = grpc::ServerReaderWriter<wire::SentMessage<Response>, wire
 
 class LinearLogpService final : public v1::LinearLogpService::Service {
  public:
-  LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, ContractHandler* contract);
+  LinearLogpService(const CallRunner* calls, LinearLogpHandler* handler, SessionHandler* sessions,
+                    ContractHandler* contract);
 
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request, v1::PlanResponse* response) override;
   grpc::Status Forward(grpc::ServerContext* context, const v1::ForwardRequest* request,
@@ -34,6 +36,20 @@ class LinearLogpService final : public v1::LinearLogpService::Service {
                         v1::GradientResponse* response) override;
   grpc::Status CheckContract(grpc::ServerContext* context, const v1::CheckContractRequest* request,
                              grpc::ServerWriter<v1::ContractRow>* writer) override;
+  grpc::Status CreateSession(grpc::ServerContext* context, const v1::CreateSessionRequest* request,
+                             v1::GradientSession* response) override;
+  grpc::Status GetSession(grpc::ServerContext* context, const v1::GetSessionRequest* request,
+                          v1::GradientSession* response) override;
+  grpc::Status ListSessions(grpc::ServerContext* context, const v1::ListSessionsRequest* request,
+                            v1::ListSessionsResponse* response) override;
+  grpc::Status TouchSession(grpc::ServerContext* context, const v1::TouchSessionRequest* request,
+                            v1::GradientSession* response) override;
+  grpc::Status DeleteSession(grpc::ServerContext* context, const v1::DeleteSessionRequest* request,
+                             v1::DeleteSessionResponse* response) override;
+  grpc::Status ZeroSession(grpc::ServerContext* context, const v1::ZeroSessionRequest* request,
+                           v1::GradientSession* response) override;
+  grpc::Status FetchSession(grpc::ServerContext* context, const v1::FetchSessionRequest* request,
+                            v1::FetchSessionResponse* response) override;
 
  private:
   using GradientMessages = PayloadStream<v1::StreamGradientResponse, v1::StreamGradientRequest>;
@@ -41,6 +57,7 @@ class LinearLogpService final : public v1::LinearLogpService::Service {
 
   const CallRunner* const calls_;
   LinearLogpHandler* const handler_;
+  SessionHandler* const sessions_;
   ContractHandler* const contract_;
 };
 

@@ -188,6 +188,8 @@ class Client:
             operand.data = bytes(data)
         response.dispatch.CopyFrom(done.dispatch)
         response.timing.CopyFrom(done.timing)
+        if done.HasField("session_batch"):
+            response.session_batch.CopyFrom(done.session_batch)
         return response
 
     # Jobs.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +33,7 @@ struct FakeControl {
   std::atomic<int> calls = 0;
   std::atomic<int> chunks = 0;                  // Computed.
   std::atomic<int> open = 0;                    // Chunked gradients between Begin and their end.
+  std::atomic<int> sessions = 0;                // What sessions keep on the device.
   bool takes_chunks = false;                    // Of both variants.
   std::atomic<std::int64_t> free_bytes = 1000;  // Negative: the question fails.
   std::atomic<int> free_bytes_asked = 0;
@@ -115,6 +117,54 @@ class FakeBackend final : public GradientBackend {
     outputs.dispatch.chunks = chunked->next;
     return outputs;
   }
+  absl::StatusOr<std::unique_ptr<linear_logp::SessionTensors>> OpenSession(
+      const linear_logp::Problem& problem, const linear_logp::Inputs& /*inputs*/) override {
+    auto session = std::make_unique<Session>(control_);
+    session->weight.resize(static_cast<std::size_t>(problem.vocab_size * problem.hidden_size));
+    if (problem.has_bias) session->bias.resize(static_cast<std::size_t>(problem.vocab_size));
+    return session;
+  }
+  // A micro-batch adds its number of tokens to every element.
+  absl::StatusOr<linear_logp::Outputs> AddToSession(linear_logp::SessionTensors* session,
+                                                    const linear_logp::Problem& problem,
+                                                    const linear_logp::Options& options, linear_logp::Want want,
+                                                    const linear_logp::Inputs& inputs,
+                                                    const linear_logp::ContinueCheck& check) override {
+    absl::StatusOr<linear_logp::Outputs> outputs =
+        Gradient(problem, options, {want.hidden, false, false}, inputs, check);
+    if (!outputs.ok()) return outputs;
+    if (absl::Status status = check(); !status.ok()) return status;
+    static_cast<Session*>(session)->Add(problem, want);
+    return outputs;
+  }
+  absl::StatusOr<std::unique_ptr<linear_logp::ChunkedGradient>> BeginInSession(
+      const linear_logp::SessionTensors& /*session*/, const linear_logp::Problem& problem,
+      const linear_logp::Options& options, linear_logp::Want want, const linear_logp::Inputs& inputs) override {
+    return Begin(problem, options, want, inputs);
+  }
+  absl::StatusOr<linear_logp::Outputs> FinishInSession(linear_logp::ChunkedGradient* gradient,
+                                                       linear_logp::SessionTensors* session) override {
+    const auto* const chunked = static_cast<const Chunked*>(gradient);
+    static_cast<Session*>(session)->Add(chunked->problem, chunked->want);
+    linear_logp::Outputs outputs;
+    outputs.dispatch.chunks = chunked->next;
+    return outputs;
+  }
+  absl::Status ReadSession(const linear_logp::SessionTensors& session, std::byte* weight, std::byte* bias) override {
+    const auto copy = [](const std::vector<float>& sum, std::byte* to) {
+      if (!sum.empty()) std::memcpy(to, sum.data(), sum.size() * sizeof(float));
+    };
+    copy(static_cast<const Session&>(session).weight, weight);
+    copy(static_cast<const Session&>(session).bias, bias);
+    return absl::OkStatus();
+  }
+  absl::Status ZeroSession(linear_logp::SessionTensors* session) override {
+    for (std::vector<float>* const sum :
+         {&static_cast<Session*>(session)->weight, &static_cast<Session*>(session)->bias}) {
+      std::fill(sum->begin(), sum->end(), 0.0F);
+    }
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::int64_t> FreeBytes() const override {
     ++control_->free_bytes_asked;
     if (control_->free_bytes < 0) return absl::FailedPreconditionError("the device can't be asked");
@@ -132,6 +182,22 @@ class FakeBackend final : public GradientBackend {
     linear_logp::Want want;
     linear_logp::ChunkPlan plan;
     std::int64_t next = 0;
+  };
+
+  struct Session final : linear_logp::SessionTensors {
+    explicit Session(std::shared_ptr<FakeControl> control_in) : control(std::move(control_in)) { ++control->sessions; }
+    ~Session() override { --control->sessions; }
+    void Add(const linear_logp::Problem& problem, linear_logp::Want want) {
+      const auto tokens = static_cast<float>(problem.num_tokens);
+      const auto add = [tokens](std::vector<float>* sum) {
+        for (float& element : *sum) element += tokens;
+      };
+      if (want.weight) add(&weight);
+      if (want.bias) add(&bias);
+    }
+    const std::shared_ptr<FakeControl> control;
+    std::vector<float> weight;
+    std::vector<float> bias;
   };
 
   static linear_logp::HostTensor Filled(TensorSpec spec, std::byte value = std::byte{kFakeByte}) {
