@@ -14,8 +14,6 @@
 namespace keval {
 namespace {
 
-constexpr int kPageSize = 1000;
-
 v1::ForwardRequest ToForward(v1::GradientRequest request) {
   v1::ForwardRequest forward;
   *forward.mutable_options() = std::move(*request.mutable_options());
@@ -78,11 +76,6 @@ absl::Time ConnectionImpl::Deadline(const CallOptions& options, Kind kind) const
   return absl::Now() + (options.timeout == absl::InfiniteDuration() ? own : options.timeout);
 }
 
-template <typename Function>
-auto ConnectionImpl::Call(const CallOptions& options, Kind kind, Repeatable repeatable, const Function& attempt_once) {
-  return Retry(options_, repeatable, Deadline(options, kind), options.cancel.get(), attempt_once);
-}
-
 absl::StatusOr<v1::ServerInfo> ConnectionImpl::GetServerInfo(const CallOptions& options) {
   return Call(options, Kind::kControl, Repeatable::kYes,
               [&](const Attempt& attempt) { return stub_->GetServerInfo(attempt); });
@@ -132,6 +125,7 @@ absl::StatusOr<GradientResult> ConnectionImpl::Gradient(const GradientParams& pa
     if (!done.ok()) return done.status();
     result.dispatch = std::move(*done->mutable_dispatch());
     result.timing = std::move(*done->mutable_timing());
+    result.session_batch = done->session_batch();
     return result;
   });
 }

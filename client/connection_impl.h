@@ -38,6 +38,15 @@ class ConnectionImpl : public Connection {
   absl::StatusOr<v1::TensorInfo> TouchTensor(const std::string& handle, absl::Duration lease,
                                              const CallOptions& options) override;
   absl::Status DeleteTensor(const std::string& handle, const CallOptions& options) override;
+  absl::StatusOr<v1::GradientSession> CreateSession(const SessionParams& params, const CallOptions& options) override;
+  absl::StatusOr<v1::GradientSession> GetSession(const std::string& session, const CallOptions& options) override;
+  absl::StatusOr<std::vector<v1::GradientSession>> ListSessions(const CallOptions& options) override;
+  absl::StatusOr<v1::GradientSession> TouchSession(const std::string& session, absl::Duration lease,
+                                                   const CallOptions& options) override;
+  absl::Status DeleteSession(const std::string& session, const CallOptions& options) override;
+  absl::StatusOr<v1::GradientSession> ZeroSession(const std::string& session, const CallOptions& options) override;
+  absl::StatusOr<SessionSums> FetchSession(const std::string& session, bool reset, const std::string& request_id,
+                                           const CallOptions& options) override;
   absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options) override;
   absl::StatusOr<v1::BenchmarkJob> GetJob(const std::string& name, const CallOptions& options) override;
   absl::StatusOr<std::vector<v1::BenchmarkJob>> ListJobs(const ListJobsParams& params,
@@ -49,11 +58,20 @@ class ConnectionImpl : public Connection {
                                                     const CallOptions& options) override;
 
  private:
+  static constexpr int kPageSize = 1000;  // Of lists.
+
   // How long a call may take where its caller doesn't say: calls that move tensors or wait for work have no limit.
   enum class Kind : std::uint8_t { kControl, kLong };
   absl::Time Deadline(const CallOptions& options, Kind kind) const;
   template <typename Function>
-  auto Call(const CallOptions& options, Kind kind, Repeatable repeatable, const Function& attempt_once);
+  auto Call(const CallOptions& options, Kind kind, Repeatable repeatable, const Function& attempt_once) {
+    return Retry(options_, repeatable, Deadline(options, kind), options.cancel.get(), attempt_once);
+  }
+
+  // `operand` as a message: a handle, its bytes where they are at most `inline_bytes`, else the handle of a tensor that
+  // is stored for the call and named in `stored`.
+  absl::StatusOr<v1::Operand> ToOperand(absl::string_view name, const Operand& operand, std::int64_t inline_bytes,
+                                        const CallOptions& options, std::vector<std::string>* stored);
 
   // ServerInfo.limits.max_unary_bytes, asked for once.
   absl::StatusOr<std::int64_t> MaxUnaryBytes(const CallOptions& options);

@@ -6,8 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "base/sha256.h"
 #include "base/shape.h"
 #include "proto/data_type.h"
 
@@ -97,8 +99,15 @@ absl::StatusOr<PreparedGradient> PrepareGradient(const GradientParams& params) {
   PreparedGradient prepared;
   *prepared.header.mutable_options() = params.options;
   for (const v1::Want want : params.want) prepared.header.add_want(want);
+  const bool in_session = !params.session.empty();
+  if (in_session) {
+    prepared.header.mutable_session_batch()->set_session(params.session);
+    prepared.header.mutable_session_batch()->set_batch_id(
+        params.batch_id.empty() ? absl::HexStringToBytes(RandomHex128()) : params.batch_id);
+  }
   for (const auto& [name, operand, field] : Operands(params)) {
-    const bool optional = name == "bias" || name == "grad_logp";
+    // A session has the weight, and nothing to add without an upstream.
+    const bool optional = name == "bias" || name == (in_session ? "weight" : "grad_logp");
     if (!operand->given()) {
       if (optional) continue;
       return InvalidField(name, "what is left out", "given");
@@ -166,6 +175,7 @@ absl::StatusOr<GradientResult> FromResponse(const v1::GradientResponse& response
   }
   result.dispatch = response.dispatch();
   result.timing = response.timing();
+  result.session_batch = response.session_batch();
   return result;
 }
 

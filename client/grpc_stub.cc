@@ -228,6 +228,41 @@ absl::StatusOr<v1::DeleteTensorResponse> GrpcStub::Delete(const Attempt& attempt
   return Unary(attempt, *tensors_, &v1::TensorService::Stub::Delete, request, v1::DeleteTensorResponse());
 }
 
+absl::StatusOr<v1::GradientSession> GrpcStub::CreateSession(const Attempt& attempt,
+                                                            const v1::CreateSessionRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::CreateSession, request, v1::GradientSession());
+}
+
+absl::StatusOr<v1::GradientSession> GrpcStub::GetSession(const Attempt& attempt, const v1::GetSessionRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::GetSession, request, v1::GradientSession());
+}
+
+absl::StatusOr<v1::ListSessionsResponse> GrpcStub::ListSessions(const Attempt& attempt,
+                                                                const v1::ListSessionsRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::ListSessions, request, v1::ListSessionsResponse());
+}
+
+absl::StatusOr<v1::GradientSession> GrpcStub::TouchSession(const Attempt& attempt,
+                                                           const v1::TouchSessionRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::TouchSession, request, v1::GradientSession());
+}
+
+absl::StatusOr<v1::DeleteSessionResponse> GrpcStub::DeleteSession(const Attempt& attempt,
+                                                                  const v1::DeleteSessionRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::DeleteSession, request,
+               v1::DeleteSessionResponse());
+}
+
+absl::StatusOr<v1::GradientSession> GrpcStub::ZeroSession(const Attempt& attempt,
+                                                          const v1::ZeroSessionRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::ZeroSession, request, v1::GradientSession());
+}
+
+absl::StatusOr<v1::FetchSessionResponse> GrpcStub::FetchSession(const Attempt& attempt,
+                                                                const v1::FetchSessionRequest& request) {
+  return Unary(attempt, *linear_logp_, &v1::LinearLogpService::Stub::FetchSession, request, v1::FetchSessionResponse());
+}
+
 absl::StatusOr<v1::BenchmarkJob> GrpcStub::Create(const Attempt& attempt, const v1::CreateJobRequest& request) {
   return Unary(attempt, *benchmarks_, &v1::BenchmarkService::Stub::Create, request, v1::BenchmarkJob());
 }

@@ -51,6 +51,19 @@ class GrpcStub : public Stub {
   absl::StatusOr<v1::TensorInfo> Touch(const Attempt& attempt, const v1::TouchTensorRequest& request) override;
   absl::StatusOr<v1::DeleteTensorResponse> Delete(const Attempt& attempt,
                                                   const v1::DeleteTensorRequest& request) override;
+  absl::StatusOr<v1::GradientSession> CreateSession(const Attempt& attempt,
+                                                    const v1::CreateSessionRequest& request) override;
+  absl::StatusOr<v1::GradientSession> GetSession(const Attempt& attempt, const v1::GetSessionRequest& request) override;
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions(const Attempt& attempt,
+                                                        const v1::ListSessionsRequest& request) override;
+  absl::StatusOr<v1::GradientSession> TouchSession(const Attempt& attempt,
+                                                   const v1::TouchSessionRequest& request) override;
+  absl::StatusOr<v1::DeleteSessionResponse> DeleteSession(const Attempt& attempt,
+                                                          const v1::DeleteSessionRequest& request) override;
+  absl::StatusOr<v1::GradientSession> ZeroSession(const Attempt& attempt,
+                                                  const v1::ZeroSessionRequest& request) override;
+  absl::StatusOr<v1::FetchSessionResponse> FetchSession(const Attempt& attempt,
+                                                        const v1::FetchSessionRequest& request) override;
   absl::StatusOr<v1::BenchmarkJob> Create(const Attempt& attempt, const v1::CreateJobRequest& request) override;
   absl::StatusOr<v1::BenchmarkJob> GetJob(const Attempt& attempt, const v1::GetJobRequest& request) override;
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const Attempt& attempt, const v1::ListJobsRequest& request) override;

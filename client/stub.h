@@ -62,6 +62,21 @@ class Stub {
   virtual absl::StatusOr<v1::DeleteTensorResponse> Delete(const Attempt& attempt,
                                                           const v1::DeleteTensorRequest& request) = 0;
 
+  virtual absl::StatusOr<v1::GradientSession> CreateSession(const Attempt& attempt,
+                                                            const v1::CreateSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::GradientSession> GetSession(const Attempt& attempt,
+                                                         const v1::GetSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::ListSessionsResponse> ListSessions(const Attempt& attempt,
+                                                                const v1::ListSessionsRequest& request) = 0;
+  virtual absl::StatusOr<v1::GradientSession> TouchSession(const Attempt& attempt,
+                                                           const v1::TouchSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::DeleteSessionResponse> DeleteSession(const Attempt& attempt,
+                                                                  const v1::DeleteSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::GradientSession> ZeroSession(const Attempt& attempt,
+                                                          const v1::ZeroSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::FetchSessionResponse> FetchSession(const Attempt& attempt,
+                                                                const v1::FetchSessionRequest& request) = 0;
+
   virtual absl::StatusOr<v1::BenchmarkJob> Create(const Attempt& attempt, const v1::CreateJobRequest& request) = 0;
   virtual absl::StatusOr<v1::BenchmarkJob> GetJob(const Attempt& attempt, const v1::GetJobRequest& request) = 0;
   virtual absl::StatusOr<v1::ListJobsResponse> ListJobs(const Attempt& attempt, const v1::ListJobsRequest& request) = 0;

@@ -77,6 +77,32 @@ class Client {
     return connection_->DeleteTensor(handle, options);
   }
 
+  absl::StatusOr<v1::GradientSession> CreateSession(const SessionParams& params,
+                                                    const CallOptions& options = {}) const {
+    return connection_->CreateSession(params, options);
+  }
+  absl::StatusOr<v1::GradientSession> GetSession(const std::string& session, const CallOptions& options = {}) const {
+    return connection_->GetSession(session, options);
+  }
+  absl::StatusOr<std::vector<v1::GradientSession>> ListSessions(const CallOptions& options = {}) const {
+    return connection_->ListSessions(options);
+  }
+  absl::StatusOr<v1::GradientSession> TouchSession(const std::string& session,
+                                                   absl::Duration lease = absl::ZeroDuration(),
+                                                   const CallOptions& options = {}) const {
+    return connection_->TouchSession(session, lease, options);
+  }
+  absl::Status DeleteSession(const std::string& session, const CallOptions& options = {}) const {
+    return connection_->DeleteSession(session, options);
+  }
+  absl::StatusOr<v1::GradientSession> ZeroSession(const std::string& session, const CallOptions& options = {}) const {
+    return connection_->ZeroSession(session, options);
+  }
+  absl::StatusOr<SessionSums> FetchSession(const std::string& session, bool reset, const std::string& request_id = "",
+                                           const CallOptions& options = {}) const {
+    return connection_->FetchSession(session, reset, request_id, options);
+  }
+
   absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options = {}) const {
     return connection_->CreateJob(std::move(request), options);
   }

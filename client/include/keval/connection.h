@@ -58,6 +58,26 @@ struct GradientParams {
   Operand targets;
   Operand grad_logp;
   std::vector<v1::Want> want;  // Empty: every gradient that applies.
+  // A micro-batch of this gradient session: weight and bias are the session's and not given, grad_logp is, and of the
+  // gradients only grad_hidden is returned.
+  std::string session;
+  // 16 bytes that name the micro-batch, for a caller that may have to send it again after a failure. Empty: drawn for
+  // the call, whose own attempts are then one micro-batch.
+  std::string batch_id;
+};
+
+// The sums of a gradient session.
+struct SessionSums {
+  Tensor grad_weight;               // [V, D] float32, or float64 with a float64 weight.
+  std::optional<Tensor> grad_bias;  // [V]; where the session has a bias.
+  v1::GradientSession session;      // With the micro-batches that are in these sums.
+};
+
+struct SessionParams {
+  std::string device;                           // "cpu" or "cuda:0"; empty: the server's first.
+  Operand weight;                               // [V, D]
+  Operand bias;                                 // [V] or not given.
+  absl::Duration lease = absl::ZeroDuration();  // Zero: the server's default.
 };
 
 struct GradientResult {
@@ -67,6 +87,7 @@ struct GradientResult {
   std::optional<Tensor> grad_bias;    // [V]
   v1::Dispatch dispatch;
   v1::Timing timing;
+  v1::SessionBatchResult session_batch;  // Of a session's micro-batch.
 };
 
 struct WatchParams {
@@ -89,8 +110,8 @@ struct ReportFile {
 
 // Thread-safe. Errors are the server's own (proto/keval/v1 lists them for each call), with field, value and limit where
 // the server named them (base/field_error.h); UNAVAILABLE where it can't be reached, DEADLINE_EXCEEDED, CANCELLED.
-// Calls that may be repeated without harm are retried (MakeConnection); Put and Delete only where the server says that
-// it did nothing.
+// Calls that may be repeated without harm are retried (MakeConnection), a session's micro-batches, Zero and Fetch by
+// their ids among them; Put, CreateSession and Delete only where the server says that it did nothing.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -123,6 +144,21 @@ class Connection {
   virtual absl::StatusOr<v1::TensorInfo> TouchTensor(const std::string& handle, absl::Duration lease,
                                                      const CallOptions& options) = 0;
   virtual absl::Status DeleteTensor(const std::string& handle, const CallOptions& options) = 0;
+
+  // A large weight or bias is stored first and let go of afterwards.
+  virtual absl::StatusOr<v1::GradientSession> CreateSession(const SessionParams& params,
+                                                            const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::GradientSession> GetSession(const std::string& session, const CallOptions& options) = 0;
+  virtual absl::StatusOr<std::vector<v1::GradientSession>> ListSessions(const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::GradientSession> TouchSession(const std::string& session, absl::Duration lease,
+                                                           const CallOptions& options) = 0;
+  virtual absl::Status DeleteSession(const std::string& session, const CallOptions& options) = 0;
+  virtual absl::StatusOr<v1::GradientSession> ZeroSession(const std::string& session, const CallOptions& options) = 0;
+  // The sums, and with `reset` zero in their place, in one step. Where a resetting fetch fails on the way back, its
+  // sums are still on the server, as stored tensors: `request_id` (16 bytes, as drawn for a call where it is empty)
+  // brings them when the call is made again.
+  virtual absl::StatusOr<SessionSums> FetchSession(const std::string& session, bool reset,
+                                                   const std::string& request_id, const CallOptions& options) = 0;
 
   // A request without request_id gets a random one, so that a retry can't make a second job.
   virtual absl::StatusOr<v1::BenchmarkJob> CreateJob(v1::CreateJobRequest request, const CallOptions& options) = 0;

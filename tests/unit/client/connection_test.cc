@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "client/gradient_request.h"
 #include "keval/client.h"
+#include "tests/unit/client/connection_fixture.h"
 #include "tests/unit/client/mock_stub.h"
 
 namespace keval {
@@ -27,30 +28,6 @@ using ::testing::Invoke;
 using ::testing::NiceMock;
 using ::testing::Return;
 using ::testing::SaveArg;
-using ::testing::StrictMock;
-
-class ConnectionTest : public ::testing::Test {
- protected:
-  ConnectionTest() {
-    options_.initial_backoff = absl::Milliseconds(1);
-    options_.max_backoff = absl::Milliseconds(4);
-    auto stub = std::make_unique<StrictMock<MockStub>>();
-    stub_ = stub.get();
-    connection_ = std::make_unique<ConnectionImpl>(options_, std::move(stub));
-  }
-
-  void ExpectInfo(std::int64_t max_unary_bytes) {
-    v1::ServerInfo info;
-    info.mutable_limits()->set_max_unary_bytes(max_unary_bytes);
-    EXPECT_CALL(*stub_, GetServerInfo(_)).WillOnce(Return(info));  // Once, however many gradients follow.
-  }
-
-  ConnectionOptions options_;
-  StrictMock<MockStub>* stub_ = nullptr;
-  std::unique_ptr<ConnectionImpl> connection_;
-};
-
-absl::Status Unavailable() { return absl::UnavailableError("gone"); }
 
 TEST_F(ConnectionTest, RepeatsWhatCanBeRepeatedAfterUnavailable) {
   EXPECT_CALL(*stub_, Stat(_, _)).WillOnce(Return(Unavailable())).WillOnce(Return(v1::TensorInfo()));

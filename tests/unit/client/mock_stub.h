@@ -33,6 +33,20 @@ class MockStub : public Stub {
   MOCK_METHOD(absl::StatusOr<v1::TensorInfo>, Touch, (const Attempt&, const v1::TouchTensorRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::DeleteTensorResponse>, Delete, (const Attempt&, const v1::DeleteTensorRequest&),
               (override));
+  MOCK_METHOD(absl::StatusOr<v1::GradientSession>, CreateSession, (const Attempt&, const v1::CreateSessionRequest&),
+              (override));
+  MOCK_METHOD(absl::StatusOr<v1::GradientSession>, GetSession, (const Attempt&, const v1::GetSessionRequest&),
+              (override));
+  MOCK_METHOD(absl::StatusOr<v1::ListSessionsResponse>, ListSessions, (const Attempt&, const v1::ListSessionsRequest&),
+              (override));
+  MOCK_METHOD(absl::StatusOr<v1::GradientSession>, TouchSession, (const Attempt&, const v1::TouchSessionRequest&),
+              (override));
+  MOCK_METHOD(absl::StatusOr<v1::DeleteSessionResponse>, DeleteSession,
+              (const Attempt&, const v1::DeleteSessionRequest&), (override));
+  MOCK_METHOD(absl::StatusOr<v1::GradientSession>, ZeroSession, (const Attempt&, const v1::ZeroSessionRequest&),
+              (override));
+  MOCK_METHOD(absl::StatusOr<v1::FetchSessionResponse>, FetchSession, (const Attempt&, const v1::FetchSessionRequest&),
+              (override));
   MOCK_METHOD(absl::StatusOr<v1::BenchmarkJob>, Create, (const Attempt&, const v1::CreateJobRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::BenchmarkJob>, GetJob, (const Attempt&, const v1::GetJobRequest&), (override));
   MOCK_METHOD(absl::StatusOr<v1::ListJobsResponse>, ListJobs, (const Attempt&, const v1::ListJobsRequest&), (override));
