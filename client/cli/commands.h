@@ -24,6 +24,7 @@ void AddContract(CLI::App* app, Action* action);
 void AddPlan(CLI::App* app, Action* action);
 void AddGradient(CLI::App* app, Action* action);
 void AddTensors(CLI::App* app, Action* action);
+void AddSessions(CLI::App* app, Action* action);
 void AddInfo(CLI::App* app, Action* action);
 void AddHealth(CLI::App* app, Action* action);
 

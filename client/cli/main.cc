@@ -48,6 +48,7 @@ int Main(int argc, char** argv) {
   AddPlan(&app, &action);
   AddGradient(&app, &action);
   AddTensors(&app, &action);
+  AddSessions(&app, &action);
   AddInfo(&app, &action);
   AddHealth(&app, &action);
   for (CLI::App* const command : app.get_subcommands({})) command->fallthrough();

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "keval/client.h"
 #include "keval/status.h"
+#include "tests/integration/cli_process.h"
 #include "tests/support/linear_logp_cases.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
@@ -26,6 +27,7 @@
 namespace keval {
 namespace {
 
+using test_support::CliResult;
 using test_support::LinearLogpCase;
 using test_support::ServerProcess;
 using ::testing::HasSubstr;
@@ -154,6 +156,7 @@ class GradientSessionTest : public ::testing::Test {
   }
 
   testing::TempDir folder_;
+  testing::TempDir cli_folder_;
   std::unique_ptr<ServerProcess> server_;
 };
 
@@ -258,6 +261,25 @@ TEST_F(GradientSessionTest, SeveralClientsAddToOneSession) {
   std::vector<double> want = test->expected.grad_weight;
   for (double& value : want) value *= kClients * kBatches;
   ExpectNear(CaseTensors<double>::Values(sums->grad_weight), want, 1e-9, "grad_weight");
+}
+
+TEST_F(GradientSessionTest, TheCommandLineListsAndDeletes) {
+  StartServer();
+  const auto test = test_support::LoadLinearLogpCase("linear_logp/plain_bias.json");
+  ASSERT_TRUE(test.ok()) << test.status();
+  const Client client = Connect();
+  const auto session = client.CreateSession(CaseTensors<float>(*test).Head());
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto run = [&](std::vector<std::string> arguments) {
+    return test_support::RunCli(cli_folder_.path(), std::move(arguments), {{"KEVAL_SERVER", server_->control()}});
+  };
+  const CliResult list = run({"sessions", "list", "--json"});
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr(session->session()));
+  EXPECT_THAT(run({"sessions", "list"}).out, HasSubstr("0 micro-batches"));
+  EXPECT_EQ(run({"sessions", "delete", session->session()}).code, 0);
+  EXPECT_EQ(run({"sessions", "delete", session->session()}).code, 2);
+  EXPECT_FALSE(client.GetSession(session->session()).ok());
 }
 
 TEST_F(GradientSessionTest, AfterAKillTheClientIsToldWhatIsLost) {
