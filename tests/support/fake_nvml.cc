@@ -2,6 +2,7 @@
 // shares the node with process 4242. The third is split. Locks are written down as lines of the file
 // $KEVAL_FAKE_NVML_STATE, so that they outlive the process as a real device's do; with $KEVAL_FAKE_NVML_DENY nobody may
 // lock. $KEVAL_FAKE_NVML_VIOLATION is how long each was slowed for heat; without it they keep no account.
+// While there is a file $KEVAL_FAKE_NVML_GUEST the first and the third are shared too.
 // $KEVAL_FAKE_NVML_REASONS are each one's throttle reasons; $KEVAL_FAKE_NVML_LOST is what a question after the
 // temperature of one that is lost is answered with.
 #include <unistd.h>
@@ -115,7 +116,9 @@ int nvmlDeviceGetViolationStatus(void*, unsigned policy, Violation* violation) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
   const bool busy = static_cast<Device*>(device)->busy;
-  const unsigned wanted = busy ? 40 : 1;  // More than a first guess holds.
+  const char* const guest = std::getenv("KEVAL_FAKE_NVML_GUEST");
+  const bool visited = guest != nullptr && access(guest, F_OK) == 0;
+  const unsigned wanted = busy ? 40 : visited ? 2 : 1;  // 40: more than a first guess holds.
   if (*count < wanted) {
     *count = wanted;
     return kInsufficientSize;

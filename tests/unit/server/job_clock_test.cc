@@ -49,12 +49,13 @@ class JobClockTest : public ::testing::Test {
   }
 
   // A server of the GPU with that UUID.
-  std::unique_ptr<JobServer> Serve(const char* uuid, int lock_mhz) {
+  std::unique_ptr<JobServer> Serve(const char* uuid, int lock_mhz,
+                                   std::chrono::milliseconds patience = std::chrono::milliseconds(0)) {
     SpecContext context = keval::testing::TestContext();
     context.devices = {context.devices[1]};
     context.devices[0].set_uuid(uuid);
     return std::make_unique<JobServer>(dir_.path(), work_, context,
-                                       ClockPolicy{lock_mhz, dir_.path(), guard_, std::chrono::milliseconds(0)});
+                                       ClockPolicy{lock_mhz, dir_.path(), guard_, patience});
   }
   static v1::BenchmarkSpec GpuSpec() {
     auto spec = keval::testing::TestSpec();
@@ -145,6 +146,24 @@ TEST_F(JobClockTest, OfASharedDeviceStaysAloneAndTheJobRuns) {
   EXPECT_EQ(server->WaitForEnd(name).verdict(), "EQUIVALENT");
   EXPECT_EQ(Told(), "");
   EXPECT_THAT(Clock(server.get(), name), HasSubstr("left as it is: the device is shared"));
+}
+
+// A killed server's workers take a moment to end.
+TEST_F(JobClockTest, OfADeviceThatOthersAreAboutToLeaveIsLockedWhenTheyHave) {
+  const std::string guest = dir_.path() + "/guest";
+  std::ofstream(guest) << "there";
+  setenv("KEVAL_FAKE_NVML_GUEST", guest.c_str(), 1);
+  const auto server = Serve(kIdle, 1200, std::chrono::minutes(1));
+  const std::string name = server->Create(GpuSpec()).name();
+  server->Start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(Told(), "");
+  std::filesystem::remove(guest);
+  EXPECT_EQ(server->WaitForEnd(name).verdict(), "EQUIVALENT");
+  server->runner().Drain();
+  unsetenv("KEVAL_FAKE_NVML_GUEST");
+  EXPECT_EQ(Told(), locked_ + unlocked_);
+  EXPECT_EQ(Clock(server.get(), name), "locked to 1200 MHz while the job ran");
 }
 
 TEST_F(JobClockTest, WithoutAGuardItStaysAlone) {
