@@ -34,11 +34,12 @@ def test_page(
     pytest.importorskip("pandas", reason="pandas is not installed")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed").use("Agg")
     monkeypatch.chdir(tmp_path)
-    namespace = run_blocks("docs/python.md", server, blocks=6, addresses=2)
+    namespace = run_blocks("docs/python.md", server, blocks=7, addresses=2)
     printed = capsys.readouterr().out.split("\n")
     assert "(64, 32)" in printed[0]
-    assert printed[1:5] == [f"round {i}" for i in range(1, 5)]
-    assert any("control" in line for line in printed[6:])
+    assert printed[1] == "4 (1000, 32)"
+    assert printed[2:6] == [f"round {i}" for i in range(1, 5)]
+    assert any("control" in line for line in printed[7:])
     assert "<svg" in (tmp_path / "forest.svg").read_text()
     assert any(re.fullmatch(r"targets \d+ in \[0, 1000\)", line) for line in printed)
     assert len(namespace["results"]) == 4

@@ -295,3 +295,60 @@ def test_hooks_of_data_parallel_training_run(
             assert_same(local.gradients(), expected)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_gradients_of_the_head_are_summed_up_on_the_server(client: keval.Client) -> None:
+    local = Local()
+    upstream = [torch.randn(3, 4, dtype=torch.float64) for _ in range(3)]
+    for one in upstream:
+        local.logp().backward(one)
+    expected = local.gradients()
+    with head_of(client, local, accumulate=True) as head:
+        assert head.collect() == 0
+        for one in upstream:
+            keval.torch.linear_logp(local.hidden, head, local.targets).backward(one)
+        assert local.weight.grad is None and local.bias.grad is None
+        assert head.collect() == 3
+        assert client.sessions.list() == []
+        assert_same(local.gradients(), expected)
+        # What is there already is added to; sums can be thrown away; only the head has a gradient here.
+        local.weight.grad = torch.ones_like(local.weight)
+        keval.torch.linear_logp(local.hidden.detach(), head, local.targets).sum().backward()
+        head.discard()
+        assert head.collect() == 0
+        total, logp = keval.torch.weighted_logp(local.hidden.detach(), head, local.targets, upstream[0])
+        assert not logp.requires_grad
+        (2 * total).backward()
+        assert head.collect() == 1
+        found = local.gradients()
+        local.logp().backward(2 * upstream[0])
+        assert_same(found[1:], [local.weight.grad + 1, local.bias.grad])
+
+
+def test_sums_that_were_not_collected(start: Callable[..., Kevald]) -> None:
+    local = Local()
+    server = start()
+    with keval.Client(server.control) as client, head_of(client, local, accumulate=True) as head:
+        keval.torch.linear_logp(local.hidden, head, local.targets).sum().backward()
+        with torch.no_grad():
+            local.weight.add_(1)  # As an optimizer's step would.
+        with pytest.raises(RuntimeError, match="collect"):
+            keval.torch.linear_logp(local.hidden, head, local.targets).sum().backward()
+        head.discard()
+        keval.torch.linear_logp(local.hidden, head, local.targets).sum().backward()
+        server.restart()
+        await_reachable(client)
+        with pytest.raises(keval.NotFound, match="restarted"):
+            keval.torch.linear_logp(local.hidden, head, local.targets).sum().backward()
+        local.gradients()
+        keval.torch.linear_logp(local.hidden, head, local.targets).sum().backward()
+        server.restart()
+        await_reachable(client)
+        with pytest.raises(keval.NotFound, match="restarted"):
+            head.collect()
+        local.gradients()
+        keval.torch.linear_logp(local.hidden, head, local.targets).sum().backward()
+        assert head.collect() == 1
+        found = local.gradients()
+        local.logp().sum().backward()
+        assert_same(found, local.gradients())

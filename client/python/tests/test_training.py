@@ -87,7 +87,7 @@ def test_a_small_gpt_learns_as_with_a_local_head(client: keval.Client) -> None:
 
 def test_the_page(server: Kevald, capsys: pytest.CaptureFixture[str]) -> None:
     """Its GRPO step has the gradients of the same loss without a server."""
-    namespace = run_blocks("docs/training.md", server, blocks=3, addresses=1)
+    namespace = run_blocks("docs/training.md", server, blocks=4, addresses=1)
     found = {name: parameter.grad for name, parameter in namespace["policy"].named_parameters()}
     policy, advantages = namespace["policy"], namespace["advantages"]
     policy.zero_grad()

@@ -30,6 +30,7 @@ from keval._errors import (
     Unknown,
 )
 from keval._gradient import GradientResult
+from keval._sessions import SessionSums
 from keval._version import __version__
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "PermissionDenied",
     "RemoteTensor",
     "ResourceExhausted",
+    "SessionSums",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

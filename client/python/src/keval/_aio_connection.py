@@ -73,12 +73,10 @@ class AioConnection:
         return self._info
 
     async def _metadata(self) -> Any:
-        # Of a Unix socket's peer it may take seconds.
-        return (
-            await asyncio.to_thread(self._credentials.metadata)
-            if self._address.unix_path
-            else (self._credentials.metadata())
-        )
+        if not self._address.unix_path:
+            return self._credentials.metadata()
+        # A Unix socket's peer may take seconds to tell its token.
+        return await asyncio.to_thread(self._credentials.metadata)
 
     # Calls.
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from keval import _channel, _gradient, _jobs, _tensors, _transfers
+from keval import _channel, _gradient, _jobs, _sessions, _tensors, _transfers
 from keval._arrays import Framework, RemoteTensor, dtype_value
 from keval._connection import Cancellation, Connection
-from keval._errors import NotFound, Unavailable, Unimplemented
+from keval._errors import Error, NotFound, Unavailable, Unimplemented
 from keval._gradient import Autocast, GradDtype, GradientResult, Want
 from keval._progress import round_bar
 from keval._retry import Attempts, RetryPolicy, deadline_after, seconds_until
+from keval._sessions import SessionSums
 from keval._settings import Settings
 from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
 
@@ -50,6 +52,7 @@ class Client:
     def _start(self, settings: Settings) -> None:
         self._connection = Connection(settings)
         self.tensors = Tensors(self._connection)
+        self.sessions = Sessions(self._connection, self.tensors)
         self.jobs = Jobs(self._connection)
 
     def __getstate__(self) -> Settings:
@@ -108,8 +111,8 @@ class Client:
         self,
         *,
         hidden: Any,
-        weight: Any,
         targets: Any,
+        weight: Any = None,
         grad_logp: Any = None,
         bias: Any = None,
         variant: str | None = None,
@@ -119,6 +122,8 @@ class Client:
         grad_dtype: GradDtype | None = None,
         chunk_elems: int = 0,
         force_variant: bool = False,
+        session: linear_logp_pb2.GradientSession | str | None = None,
+        batch_id: bytes | None = None,
         framework: Framework | None = None,
         timeout: float | None = None,
     ) -> GradientResult:
@@ -126,13 +131,16 @@ class Client:
 
         hidden [..., D], weight [V, D], bias [V], targets [...] int32 or int64, grad_logp [...] float32 (float64 with
         float64 operands): arrays of numpy, torch or DLPack, or tensors that the server keeps (RemoteTensor or handle).
+        With `session` the call is a micro-batch of it: weight and bias are the session's, and their gradients are added
+        there. Once: attempts of this call share an id, `batch_id` (16 bytes) where calls are to share one.
         What is contiguous and in host memory isn't copied before it is encoded. Results are of `framework`, by default
         hidden's. Without `timeout` the call waits as long as the server computes.
         """
         _tensors.check_framework(framework)
         operands = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets, "grad_logp": grad_logp}
         options = _gradient.options_of(variant, device, autocast, grad_dtype, chunk_elems, force_variant)
-        prepared = _gradient.PreparedGradient(operands, want, options, framework)
+        batch = None if session is None else _sessions.batch_of(session, batch_id)
+        prepared = _gradient.PreparedGradient(operands, want, options, framework, batch)
         connection, deadline = self._connection, deadline_after(timeout)
         if prepared.fits(connection.info(deadline).limits.max_unary_bytes):
             method = _channel.FORWARD if prepared.forward_only else _channel.GRADIENT
@@ -229,6 +237,121 @@ class Tensors:
         request = tensor_pb2.DeleteTensorRequest(handle=_tensors.handle_of(tensor))
         # A second attempt would find nothing and report NOT_FOUND for what worked.
         self._connection.unary(_channel.DELETE, request, timeout, repeatable=False)
+
+
+class Sessions:
+    """The caller's gradient sessions: weight and bias that stay on a device, and sums of their gradients, to which
+    calls of Client.gradient add that name the session. Each call that names one renews its lease.
+    """
+
+    def __init__(self, connection: Connection, tensors: Tensors) -> None:
+        self._connection = connection
+        self._tensors = tensors
+
+    def create(
+        self,
+        weight: Any,
+        bias: Any = None,
+        *,
+        device: str | None = None,
+        lease: float | None = None,
+        timeout: float | None = None,
+    ) -> linear_logp_pb2.GradientSession:
+        """A new one, its sums zero. `weight` [V, D] and `bias` [V] are arrays, or tensors that the server keeps, which
+        may be deleted afterwards.
+        """
+        prepared = _sessions.PreparedSession(weight, bias, device, lease)
+        deadline = deadline_after(timeout)
+        stored: dict[str, RemoteTensor] = {}
+        try:
+            if not prepared.fits((self._connection.info(deadline)).limits.max_unary_bytes):
+                for name, array in prepared.arrays.items():
+                    stored[name] = self._tensors.put(array, timeout=seconds_until(deadline))
+            # A second attempt would make a second session.
+            session: linear_logp_pb2.GradientSession = self._connection.long_unary(
+                _channel.CREATE_SESSION, prepared.request(stored), deadline, repeatable=False
+            )
+            return session
+        finally:
+            for tensor in stored.values():
+                with contextlib.suppress(Error):  # The lease ends it.
+                    self._tensors.delete(tensor)
+
+    def get(
+        self, session: linear_logp_pb2.GradientSession | str, *, timeout: float | None = None
+    ) -> linear_logp_pb2.GradientSession:
+        request = linear_logp_pb2.GetSessionRequest(session=_sessions.name_of(session))
+        found: linear_logp_pb2.GradientSession = self._connection.unary(_channel.GET_SESSION, request, timeout)
+        return found
+
+    def list(self, *, timeout: float | None = None) -> list[linear_logp_pb2.GradientSession]:
+        """All of the caller's, by name. `timeout` is that of each page of 1000."""
+        sessions: list[linear_logp_pb2.GradientSession] = []
+        request = linear_logp_pb2.ListSessionsRequest(page_size=_tensors.PAGE_SIZE)
+        while True:
+            page = self._connection.unary(_channel.LIST_SESSIONS, request, timeout)
+            sessions += page.sessions
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return sessions
+
+    def touch(
+        self,
+        session: linear_logp_pb2.GradientSession | str,
+        *,
+        lease: float | None = None,
+        timeout: float | None = None,
+    ) -> linear_logp_pb2.GradientSession:
+        """Begins the lease anew, `lease` seconds long, which never ends sooner than it would have; None: as it was."""
+        request = linear_logp_pb2.TouchSessionRequest(
+            session=_sessions.name_of(session), lease_ms=_tensors.lease_ms(lease)
+        )
+        touched: linear_logp_pb2.GradientSession = self._connection.unary(_channel.TOUCH_SESSION, request, timeout)
+        return touched
+
+    def zero(
+        self, session: linear_logp_pb2.GradientSession | str, *, timeout: float | None = None
+    ) -> linear_logp_pb2.GradientSession:
+        """Forgets what was summed up."""
+        request = linear_logp_pb2.ZeroSessionRequest(
+            session=_sessions.name_of(session), request_id=_sessions.id_of("request_id", None)
+        )
+        zeroed: linear_logp_pb2.GradientSession = self._connection.long_unary(
+            _channel.ZERO_SESSION, request, deadline_after(timeout)
+        )
+        return zeroed
+
+    def fetch(
+        self,
+        session: linear_logp_pb2.GradientSession | str,
+        *,
+        reset: bool = False,
+        request_id: bytes | None = None,
+        framework: Framework = "numpy",
+        timeout: float | None = None,
+    ) -> SessionSums:
+        """The sums. `reset`: they are zero afterwards, and no micro-batch falls between. After a call that failed, one
+        with the same `request_id` (16 bytes) gives the sums that it would have; None: a random one, for this call's own
+        attempts.
+        """
+        _tensors.check_framework(framework)
+        deadline = deadline_after(timeout)
+        request = _sessions.fetch_request(session, reset, request_id)
+        fetched = self._connection.long_unary(_channel.FETCH_SESSION, request, deadline)
+        arrays: dict[str, Any] = {}
+        for name in ("grad_weight", "grad_bias"):
+            if fetched.HasField(name):
+                handle = getattr(fetched, name).handle
+                arrays[name] = self._tensors.get(handle, framework=framework, timeout=seconds_until(deadline))
+        for name in arrays:  # All are here. Where this fails, leases end them.
+            with contextlib.suppress(Error):
+                self._tensors.delete(getattr(fetched, name).handle)
+        return SessionSums(arrays["grad_weight"], arrays.get("grad_bias"), fetched.session)
+
+    def delete(self, session: linear_logp_pb2.GradientSession | str, *, timeout: float | None = None) -> None:
+        request = linear_logp_pb2.DeleteSessionRequest(session=_sessions.name_of(session))
+        # As of a tensor: a second attempt would find nothing.
+        self._connection.unary(_channel.DELETE_SESSION, request, timeout, repeatable=False)
 
 
 class Jobs:

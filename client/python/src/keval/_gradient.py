@@ -33,6 +33,7 @@ class GradientResult:
     grad_bias: Any  # [V]
     dispatch: pb.Dispatch  # Which path ran, and why where it isn't the one asked for.
     timing: pb.Timing
+    session_batch: pb.SessionBatchResult | None = None  # Of a micro-batch of a session: its place among the others.
 
 
 def options_of(
@@ -68,9 +69,13 @@ class PreparedGradient:
         want: Sequence[Want] | None,
         options: pb.LinearLogpOptions,
         framework: Framework | None,
+        session_batch: pb.SessionBatch | None = None,
     ) -> None:
-        """`operands`: by name; None is one that is left out."""
-        self._header = pb.GradientRequest(options=options, interleave=True)
+        """`operands`: by name; None is one that is left out. `session_batch`: it is a micro-batch of a session, which
+        has weight and bias.
+        """
+        self._header = pb.GradientRequest(options=options, interleave=True, session_batch=session_batch)
+        optional = ("bias", "grad_logp") if session_batch is None else ("bias", "weight")
         if want is not None:
             if not want:  # On the wire an empty list is every gradient.
                 raise invalid_field("want", "an empty list", "left out, or name at least one gradient")
@@ -80,7 +85,7 @@ class PreparedGradient:
         for name in _STREAM_ORDER:
             operand = operands[name]
             if operand is None:
-                if name in ("bias", "grad_logp"):
+                if name in optional:
                     continue
                 raise invalid_field(name, "what is left out", "given")
             message = getattr(self._header.inputs, name)
@@ -129,19 +134,15 @@ class PreparedGradient:
                 raise DataLoss(f"the server sent {len(data)} bytes of {name}, not {len(received.buffer)}")
             received.buffer[:] = data
             arrays[name] = received.array(self.framework)
-        return _result(arrays, answer.dispatch, answer.timing)
+        return _result(arrays, answer)
 
 
 def _allocate(answer: Any) -> dict[str, Received]:
-    fields = answer.DESCRIPTOR.fields_by_name
-    return {
-        name: Received(name, getattr(answer, name).spec)
-        for name in _RESULTS
-        if name in fields and answer.HasField(name)
-    }
+    return {name: Received(name, getattr(answer, name).spec) for name in _RESULTS if _has(answer, name)}
 
 
-def _result(arrays: dict[str, Any], dispatch: pb.Dispatch, timing: pb.Timing) -> GradientResult:
+def _result(arrays: dict[str, Any], answer: Any) -> GradientResult:
+    """`answer`: what has dispatch, timing and perhaps the place in a session."""
     if "logp" not in arrays:
         raise DataLoss("the server's answer has no logp")
     return GradientResult(
@@ -149,9 +150,15 @@ def _result(arrays: dict[str, Any], dispatch: pb.Dispatch, timing: pb.Timing) ->
         arrays.get("grad_hidden"),
         arrays.get("grad_weight"),
         arrays.get("grad_bias"),
-        dispatch,
-        timing,
+        answer.dispatch,
+        answer.timing,
+        answer.session_batch if _has(answer, "session_batch") else None,
     )
+
+
+def _has(message: Any, field: str) -> bool:
+    """Whether the message knows the field, and has it."""
+    return field in message.DESCRIPTOR.fields_by_name and message.HasField(field)
 
 
 class GradientReader:
@@ -184,4 +191,4 @@ class GradientReader:
             raise DataLoss("the server's answer has no end")
         self._sink.finish(getattr(self._done, self._digest.field))
         arrays = {name: received.array(self._framework) for name, received in self._received.items()}
-        return _result(arrays, self._done.dispatch, self._done.timing)
+        return _result(arrays, self._done)

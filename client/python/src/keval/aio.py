@@ -5,18 +5,20 @@ does is said there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from keval import _channel, _gradient, _jobs, _tensors, _transfers
+from keval import _channel, _gradient, _jobs, _sessions, _tensors, _transfers
 from keval._aio_connection import AioConnection
 from keval._arrays import Framework, RemoteTensor, dtype_value
-from keval._errors import NotFound, Unavailable, Unimplemented
+from keval._errors import Error, NotFound, Unavailable, Unimplemented
 from keval._gradient import Autocast, GradDtype, GradientResult, Want
 from keval._progress import round_bar
 from keval._retry import Attempts, RetryPolicy, deadline_after, seconds_until
+from keval._sessions import SessionSums
 from keval._settings import Settings
 from keval.v1 import benchmark_pb2, linear_logp_pb2, server_info_pb2, tensor_pb2
 
@@ -46,6 +48,7 @@ class Client:
     def _start(self, settings: Settings) -> None:
         self._connection = AioConnection(settings)
         self.tensors = AioTensors(self._connection)
+        self.sessions = AioSessions(self._connection, self.tensors)
         self.jobs = AioJobs(self._connection)
 
     def __getstate__(self) -> Settings:
@@ -101,8 +104,8 @@ class Client:
         self,
         *,
         hidden: Any,
-        weight: Any,
         targets: Any,
+        weight: Any = None,
         grad_logp: Any = None,
         bias: Any = None,
         variant: str | None = None,
@@ -112,13 +115,16 @@ class Client:
         grad_dtype: GradDtype | None = None,
         chunk_elems: int = 0,
         force_variant: bool = False,
+        session: linear_logp_pb2.GradientSession | str | None = None,
+        batch_id: bytes | None = None,
         framework: Framework | None = None,
         timeout: float | None = None,
     ) -> GradientResult:
         _tensors.check_framework(framework)
         operands = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets, "grad_logp": grad_logp}
         options = _gradient.options_of(variant, device, autocast, grad_dtype, chunk_elems, force_variant)
-        prepared = _gradient.PreparedGradient(operands, want, options, framework)
+        batch = None if session is None else _sessions.batch_of(session, batch_id)
+        prepared = _gradient.PreparedGradient(operands, want, options, framework, batch)
         connection, deadline = self._connection, deadline_after(timeout)
         info = await connection.info(deadline)
         if prepared.fits(info.limits.max_unary_bytes):
@@ -208,6 +214,111 @@ class AioTensors:
         request = tensor_pb2.DeleteTensorRequest(handle=_tensors.handle_of(tensor))
         # A second attempt would find nothing and report NOT_FOUND for what worked.
         await self._connection.unary(_channel.DELETE, request, timeout, repeatable=False)
+
+
+class AioSessions:
+    """As keval.Client.sessions."""
+
+    def __init__(self, connection: AioConnection, tensors: AioTensors) -> None:
+        self._connection = connection
+        self._tensors = tensors
+
+    async def create(
+        self,
+        weight: Any,
+        bias: Any = None,
+        *,
+        device: str | None = None,
+        lease: float | None = None,
+        timeout: float | None = None,
+    ) -> linear_logp_pb2.GradientSession:
+        prepared = _sessions.PreparedSession(weight, bias, device, lease)
+        deadline = deadline_after(timeout)
+        stored: dict[str, RemoteTensor] = {}
+        try:
+            if not prepared.fits((await self._connection.info(deadline)).limits.max_unary_bytes):
+                for name, array in prepared.arrays.items():
+                    stored[name] = await self._tensors.put(array, timeout=seconds_until(deadline))
+            # A second attempt would make a second session.
+            session: linear_logp_pb2.GradientSession = await self._connection.long_unary(
+                _channel.CREATE_SESSION, prepared.request(stored), deadline, repeatable=False
+            )
+            return session
+        finally:
+            for tensor in stored.values():
+                with contextlib.suppress(Error):  # The lease ends it.
+                    await self._tensors.delete(tensor)
+
+    async def get(
+        self, session: linear_logp_pb2.GradientSession | str, *, timeout: float | None = None
+    ) -> linear_logp_pb2.GradientSession:
+        request = linear_logp_pb2.GetSessionRequest(session=_sessions.name_of(session))
+        found: linear_logp_pb2.GradientSession = await self._connection.unary(_channel.GET_SESSION, request, timeout)
+        return found
+
+    async def list(self, *, timeout: float | None = None) -> list[linear_logp_pb2.GradientSession]:
+        sessions: list[linear_logp_pb2.GradientSession] = []
+        request = linear_logp_pb2.ListSessionsRequest(page_size=_tensors.PAGE_SIZE)
+        while True:
+            page = await self._connection.unary(_channel.LIST_SESSIONS, request, timeout)
+            sessions += page.sessions
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return sessions
+
+    async def touch(
+        self,
+        session: linear_logp_pb2.GradientSession | str,
+        *,
+        lease: float | None = None,
+        timeout: float | None = None,
+    ) -> linear_logp_pb2.GradientSession:
+        request = linear_logp_pb2.TouchSessionRequest(
+            session=_sessions.name_of(session), lease_ms=_tensors.lease_ms(lease)
+        )
+        touched: linear_logp_pb2.GradientSession = await self._connection.unary(
+            _channel.TOUCH_SESSION, request, timeout
+        )
+        return touched
+
+    async def zero(
+        self, session: linear_logp_pb2.GradientSession | str, *, timeout: float | None = None
+    ) -> linear_logp_pb2.GradientSession:
+        request = linear_logp_pb2.ZeroSessionRequest(
+            session=_sessions.name_of(session), request_id=_sessions.id_of("request_id", None)
+        )
+        zeroed: linear_logp_pb2.GradientSession = await self._connection.long_unary(
+            _channel.ZERO_SESSION, request, deadline_after(timeout)
+        )
+        return zeroed
+
+    async def fetch(
+        self,
+        session: linear_logp_pb2.GradientSession | str,
+        *,
+        reset: bool = False,
+        request_id: bytes | None = None,
+        framework: Framework = "numpy",
+        timeout: float | None = None,
+    ) -> SessionSums:
+        _tensors.check_framework(framework)
+        deadline = deadline_after(timeout)
+        request = _sessions.fetch_request(session, reset, request_id)
+        fetched = await self._connection.long_unary(_channel.FETCH_SESSION, request, deadline)
+        arrays: dict[str, Any] = {}
+        for name in ("grad_weight", "grad_bias"):
+            if fetched.HasField(name):
+                handle = getattr(fetched, name).handle
+                arrays[name] = await self._tensors.get(handle, framework=framework, timeout=seconds_until(deadline))
+        for name in arrays:  # All are here. Where this fails, leases end them.
+            with contextlib.suppress(Error):
+                await self._tensors.delete(getattr(fetched, name).handle)
+        return SessionSums(arrays["grad_weight"], arrays.get("grad_bias"), fetched.session)
+
+    async def delete(self, session: linear_logp_pb2.GradientSession | str, *, timeout: float | None = None) -> None:
+        request = linear_logp_pb2.DeleteSessionRequest(session=_sessions.name_of(session))
+        # As of a tensor: a second attempt would find nothing.
+        await self._connection.unary(_channel.DELETE_SESSION, request, timeout, repeatable=False)
 
 
 class AioJobs:

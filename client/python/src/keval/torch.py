@@ -20,6 +20,7 @@ from keval._arrays import RemoteTensor
 from keval._client import Client
 from keval._errors import Error, NotFound, invalid_field
 from keval._gradient import Autocast, GradientResult, Want
+from keval.v1 import linear_logp_pb2 as pb
 
 __all__ = ["RemoteHead", "linear_logp", "weighted_logp"]
 
@@ -87,6 +88,9 @@ class RemoteHead:
     """Weight [V, D] and perhaps bias [V] of a head, kept on the server between calls; the tensors here stay the ones
     that an optimizer changes. They are sent at the first call and after each change, and again where the server has
     lost them. Thread-safe. `close` frees what the server keeps; so does the end of the lease, which calls renew.
+
+    With `accumulate` the weight's and the bias's gradients are summed up there, in float32, until `collect` brings the
+    sums of a step's micro-batches.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class RemoteHead:
         variant: str | None = None,
         device: str | None = None,
         chunk_elems: int = 0,
+        accumulate: bool = False,
         lease: float = 3600.0,
         timeout: float | None = None,
     ) -> None:
@@ -112,6 +117,10 @@ class RemoteHead:
         self._lock = threading.Lock()
         self._weight = _Resident(client, "weight", weight, lease)
         self._bias = None if bias is None else _Resident(client, "bias", bias, lease)
+        self.accumulate = accumulate
+        self._lease = lease
+        self._session: pb.GradientSession | None = None  # With sums that weren't collected.
+        self._session_stamps: tuple[Any, ...] = ()  # Of the bytes that it has.
 
     @property
     def weight(self) -> Any:
@@ -130,7 +139,8 @@ class RemoteHead:
         self.close()
 
     def close(self) -> None:
-        """Deletes what the server keeps. A later call sends it again."""
+        """Deletes what the server keeps, sums that weren't collected too. A later call sends it again."""
+        self.discard()
         with self._lock:
             for resident in self._residents():
                 resident.drop()
@@ -164,6 +174,70 @@ class RemoteHead:
                     resident.forget()
                 handles = [resident.stored() for resident in self._residents()]
         return self._call(handles, autocast, arguments)
+
+    def add_batch(self, autocast: Autocast, hidden: Any, targets: Any, grad_logp: Any, want_hidden: bool) -> Any:
+        """Adds a micro-batch's gradients to the sums on the server, once. grad_hidden; None where it isn't wanted."""
+        with self._lock:
+            if self._session is None:
+                handles = [resident.stored() for resident in self._residents()]
+                self._session = self._client.sessions.create(
+                    *handles, device=self._options["device"], lease=self._lease, timeout=self._timeout
+                )
+                self._session_stamps = self.stamps()
+            elif self._session_stamps != self.stamps():
+                raise RuntimeError("the head was changed while gradients weren't collected: collect() comes first")
+            session = self._session
+        try:
+            return self._client.gradient(
+                session=session,
+                hidden=hidden,
+                targets=targets,
+                grad_logp=grad_logp,
+                want=("hidden",) if want_hidden else ("weight",),  # The second: nothing is returned.
+                autocast=autocast,
+                framework="torch",
+                timeout=self._timeout,
+                **self._options,
+            ).grad_hidden
+        except NotFound:
+            with self._lock:
+                self._lost(session)
+            raise
+
+    def _lost(self, session: pb.GradientSession) -> None:
+        """It ended with its lease or with the server's process, and its sums with it. REQUIRES the lock."""
+        if self._session is session:
+            self._session = None
+
+    def collect(self) -> int:
+        """Adds the sums to weight.grad and bias.grad, and begins anew: before an optimizer's step. How many
+        micro-batches were in them. NotFound: they are lost; where it fails otherwise they are still there.
+        """
+        with self._lock:
+            session = self._session
+            if session is None:
+                return 0
+            try:
+                sums = self._client.sessions.fetch(session, framework="torch", timeout=self._timeout)
+            except NotFound:
+                self._lost(session)
+                raise
+            for tensor, gradient in ((self.weight, sums.grad_weight), (self.bias, sums.grad_bias)):
+                if tensor is not None and tensor.requires_grad:
+                    gradient = gradient.to(tensor.device, tensor.dtype)
+                    tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+            self._session = None
+        with contextlib.suppress(Error):  # Its lease ends by itself.
+            self._client.sessions.delete(session)
+        return sums.session.batches
+
+    def discard(self) -> None:
+        """Forgets sums that weren't collected."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            with contextlib.suppress(Error):
+                self._client.sessions.delete(session)
 
     def _call(self, handles: list[RemoteTensor], autocast: Autocast, arguments: dict[str, Any]) -> GradientResult:
         return self._client.gradient(
@@ -228,6 +302,10 @@ class _LinearLogp(torch.autograd.Function):  # type: ignore[misc]
             raise RuntimeError(
                 "the head's weight or bias was changed between the forward and the backward pass of linear_logp"
             )
+        if head.accumulate and any(ctx.needs_input_grad[1:3]):
+            found = head.add_batch(ctx.autocast, hidden, targets, grad_logp, ctx.needs_input_grad[0])
+            found = [None if found is None else found.to(hidden.device), None, None]
+            return *_returned(found, (hidden, head.weight, head.bias, grad_logp)), None, None, None
         want = _wanted(ctx.needs_input_grad)
         result = head.gradient(ctx.autocast, hidden=hidden, targets=targets, grad_logp=grad_logp, want=want)
         operands = (hidden, head.weight, head.bias)
@@ -296,7 +374,8 @@ def linear_logp(hidden: Any, head: RemoteHead, targets: Any) -> Any:
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def weighted_logp(hidden: Any, head: RemoteHead, targets: Any, token_weights: Any) -> tuple[Any, Any]:
     """The sum of token_weights times logp, differentiable like linear_logp, and logp [...] itself, which isn't. One
-    call for both passes, for losses whose weights are known beforehand: a masked mean, per-token advantages.
+    call for both passes (two where the head accumulates), for losses whose weights are known beforehand: a masked
+    mean, per-token advantages.
     `token_weights` [...] is float32 (float64 with float64 operands) and a constant.
     """
     hidden, autocast = _captured(hidden, head)
@@ -304,6 +383,10 @@ def weighted_logp(hidden: Any, head: RemoteHead, targets: Any, token_weights: An
         raise invalid_field("token_weights", type(token_weights).__name__, "a tensor that needs no gradient")
     if token_weights.shape != hidden.shape[:-1]:
         raise invalid_field("token_weights", tuple(token_weights.shape), f"of shape {tuple(hidden.shape[:-1])}")
+    if head.accumulate:
+        # The server's sums can't be scaled by what backward brings: the upstream has to be known whole.
+        logp = _LinearLogp.apply(hidden, head.weight, head.bias, targets, head, autocast)
+        return (logp * token_weights.to(logp.device)).sum(), logp.detach()
     total, logp = _WeightedLogp.apply(
         hidden, head.weight, head.bias, targets, token_weights, head, autocast, torch.is_grad_enabled()
     )

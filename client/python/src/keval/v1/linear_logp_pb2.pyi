@@ -54,6 +54,28 @@ class ContractRow(_message.Message):
     why: str
     def __init__(self, id: _Optional[str] = ..., arm: _Optional[str] = ..., case_name: _Optional[str] = ..., measured: _Optional[float] = ..., limit: _Optional[float] = ..., status: _Optional[_Union[ContractRow.RowStatus, str]] = ..., why: _Optional[str] = ...) -> None: ...
 
+class CreateSessionRequest(_message.Message):
+    __slots__ = ["bias", "device", "lease_ms", "weight"]
+    BIAS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    bias: Operand
+    device: str
+    lease_ms: int
+    weight: Operand
+    def __init__(self, device: _Optional[str] = ..., weight: _Optional[_Union[Operand, _Mapping]] = ..., bias: _Optional[_Union[Operand, _Mapping]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class DeleteSessionRequest(_message.Message):
+    __slots__ = ["session"]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    def __init__(self, session: _Optional[str] = ...) -> None: ...
+
+class DeleteSessionResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
 class Dispatch(_message.Message):
     __slots__ = ["chunk_tokens", "chunks", "fallback", "path", "reason", "requested_variant", "variant"]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +93,28 @@ class Dispatch(_message.Message):
     requested_variant: str
     variant: str
     def __init__(self, requested_variant: _Optional[str] = ..., variant: _Optional[str] = ..., path: _Optional[str] = ..., reason: _Optional[str] = ..., fallback: bool = ..., chunk_tokens: _Optional[int] = ..., chunks: _Optional[int] = ...) -> None: ...
+
+class FetchSessionRequest(_message.Message):
+    __slots__ = ["lease_ms", "request_id", "reset", "session"]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    lease_ms: int
+    request_id: bytes
+    reset: bool
+    session: str
+    def __init__(self, session: _Optional[str] = ..., reset: bool = ..., request_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class FetchSessionResponse(_message.Message):
+    __slots__ = ["grad_bias", "grad_weight", "session"]
+    GRAD_BIAS_FIELD_NUMBER: _ClassVar[int]
+    GRAD_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    grad_bias: _tensor_pb2.TensorInfo
+    grad_weight: _tensor_pb2.TensorInfo
+    session: GradientSession
+    def __init__(self, grad_weight: _Optional[_Union[_tensor_pb2.TensorInfo, _Mapping]] = ..., grad_bias: _Optional[_Union[_tensor_pb2.TensorInfo, _Mapping]] = ..., session: _Optional[_Union[GradientSession, _Mapping]] = ...) -> None: ...
 
 class ForwardRequest(_message.Message):
     __slots__ = ["inputs", "options"]
@@ -90,35 +134,67 @@ class ForwardResponse(_message.Message):
     timing: Timing
     def __init__(self, logp: _Optional[_Union[Operand, _Mapping]] = ..., dispatch: _Optional[_Union[Dispatch, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
 
+class GetSessionRequest(_message.Message):
+    __slots__ = ["session"]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    def __init__(self, session: _Optional[str] = ...) -> None: ...
+
 class GradientRequest(_message.Message):
-    __slots__ = ["digest", "inputs", "interleave", "options", "want"]
+    __slots__ = ["digest", "inputs", "interleave", "options", "session_batch", "want"]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     INTERLEAVE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_BATCH_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
     digest: _tensor_pb2.PayloadDigest
     inputs: LinearLogpInputs
     interleave: bool
     options: LinearLogpOptions
+    session_batch: SessionBatch
     want: _containers.RepeatedScalarFieldContainer[Want]
-    def __init__(self, options: _Optional[_Union[LinearLogpOptions, _Mapping]] = ..., inputs: _Optional[_Union[LinearLogpInputs, _Mapping]] = ..., want: _Optional[_Iterable[_Union[Want, str]]] = ..., digest: _Optional[_Union[_tensor_pb2.PayloadDigest, str]] = ..., interleave: bool = ...) -> None: ...
+    def __init__(self, options: _Optional[_Union[LinearLogpOptions, _Mapping]] = ..., inputs: _Optional[_Union[LinearLogpInputs, _Mapping]] = ..., want: _Optional[_Iterable[_Union[Want, str]]] = ..., digest: _Optional[_Union[_tensor_pb2.PayloadDigest, str]] = ..., interleave: bool = ..., session_batch: _Optional[_Union[SessionBatch, _Mapping]] = ...) -> None: ...
 
 class GradientResponse(_message.Message):
-    __slots__ = ["dispatch", "grad_bias", "grad_hidden", "grad_weight", "logp", "timing"]
+    __slots__ = ["dispatch", "grad_bias", "grad_hidden", "grad_weight", "logp", "session_batch", "timing"]
     DISPATCH_FIELD_NUMBER: _ClassVar[int]
     GRAD_BIAS_FIELD_NUMBER: _ClassVar[int]
     GRAD_HIDDEN_FIELD_NUMBER: _ClassVar[int]
     GRAD_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     LOGP_FIELD_NUMBER: _ClassVar[int]
+    SESSION_BATCH_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
     dispatch: Dispatch
     grad_bias: Operand
     grad_hidden: Operand
     grad_weight: Operand
     logp: Operand
+    session_batch: SessionBatchResult
     timing: Timing
-    def __init__(self, logp: _Optional[_Union[Operand, _Mapping]] = ..., grad_hidden: _Optional[_Union[Operand, _Mapping]] = ..., grad_weight: _Optional[_Union[Operand, _Mapping]] = ..., grad_bias: _Optional[_Union[Operand, _Mapping]] = ..., dispatch: _Optional[_Union[Dispatch, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
+    def __init__(self, logp: _Optional[_Union[Operand, _Mapping]] = ..., grad_hidden: _Optional[_Union[Operand, _Mapping]] = ..., grad_weight: _Optional[_Union[Operand, _Mapping]] = ..., grad_bias: _Optional[_Union[Operand, _Mapping]] = ..., dispatch: _Optional[_Union[Dispatch, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., session_batch: _Optional[_Union[SessionBatchResult, _Mapping]] = ...) -> None: ...
+
+class GradientSession(_message.Message):
+    __slots__ = ["batches", "bias", "device", "expire_time_unix_ms", "num_tokens", "sequence", "session", "size_bytes", "weight"]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    BIAS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    batches: int
+    bias: _tensor_pb2.TensorSpec
+    device: str
+    expire_time_unix_ms: int
+    num_tokens: int
+    sequence: int
+    session: str
+    size_bytes: int
+    weight: _tensor_pb2.TensorSpec
+    def __init__(self, session: _Optional[str] = ..., device: _Optional[str] = ..., weight: _Optional[_Union[_tensor_pb2.TensorSpec, _Mapping]] = ..., bias: _Optional[_Union[_tensor_pb2.TensorSpec, _Mapping]] = ..., batches: _Optional[int] = ..., num_tokens: _Optional[int] = ..., sequence: _Optional[int] = ..., size_bytes: _Optional[int] = ..., expire_time_unix_ms: _Optional[int] = ...) -> None: ...
 
 class LinearLogpInputs(_message.Message):
     __slots__ = ["bias", "grad_logp", "hidden", "targets", "weight"]
@@ -149,6 +225,22 @@ class LinearLogpOptions(_message.Message):
     grad_dtype: GradDtype
     variant: str
     def __init__(self, variant: _Optional[str] = ..., device: _Optional[str] = ..., autocast: _Optional[_Union[Autocast, str]] = ..., grad_dtype: _Optional[_Union[GradDtype, str]] = ..., chunk_elems: _Optional[int] = ..., force_variant: bool = ...) -> None: ...
+
+class ListSessionsRequest(_message.Message):
+    __slots__ = ["page_size", "page_token"]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ["next_page_token", "sessions"]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    next_page_token: str
+    sessions: _containers.RepeatedCompositeFieldContainer[GradientSession]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[GradientSession, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Operand(_message.Message):
     __slots__ = ["data", "handle", "spec"]
@@ -196,17 +288,35 @@ class PlanResponse(_message.Message):
     variants: _containers.RepeatedCompositeFieldContainer[VariantSupport]
     def __init__(self, chunk_tokens: _Optional[int] = ..., chunks: _Optional[int] = ..., base_bytes: _Optional[int] = ..., candidate_bytes: _Optional[int] = ..., saving_bytes: _Optional[int] = ..., add_ops_saved: _Optional[int] = ..., variants: _Optional[_Iterable[_Union[VariantSupport, _Mapping]]] = ..., estimated_device_bytes: _Optional[int] = ...) -> None: ...
 
+class SessionBatch(_message.Message):
+    __slots__ = ["batch_id", "session"]
+    BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    batch_id: bytes
+    session: str
+    def __init__(self, session: _Optional[str] = ..., batch_id: _Optional[bytes] = ...) -> None: ...
+
+class SessionBatchResult(_message.Message):
+    __slots__ = ["repeated", "sequence"]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    repeated: bool
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ..., repeated: bool = ...) -> None: ...
+
 class StreamGradientDone(_message.Message):
-    __slots__ = ["dispatch", "sha256", "timing", "xxh3"]
+    __slots__ = ["dispatch", "session_batch", "sha256", "timing", "xxh3"]
     DISPATCH_FIELD_NUMBER: _ClassVar[int]
+    SESSION_BATCH_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
     XXH3_FIELD_NUMBER: _ClassVar[int]
     dispatch: Dispatch
+    session_batch: SessionBatchResult
     sha256: bytes
     timing: Timing
     xxh3: bytes
-    def __init__(self, sha256: _Optional[bytes] = ..., dispatch: _Optional[_Union[Dispatch, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., xxh3: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, sha256: _Optional[bytes] = ..., dispatch: _Optional[_Union[Dispatch, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., xxh3: _Optional[bytes] = ..., session_batch: _Optional[_Union[SessionBatchResult, _Mapping]] = ...) -> None: ...
 
 class StreamGradientRequest(_message.Message):
     __slots__ = ["data", "header", "offset", "trailer"]
@@ -240,6 +350,14 @@ class Timing(_message.Message):
     queue_ns: int
     def __init__(self, queue_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ...) -> None: ...
 
+class TouchSessionRequest(_message.Message):
+    __slots__ = ["lease_ms", "session"]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    lease_ms: int
+    session: str
+    def __init__(self, session: _Optional[str] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
 class VariantSupport(_message.Message):
     __slots__ = ["reason", "supported", "variant"]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +367,14 @@ class VariantSupport(_message.Message):
     supported: bool
     variant: str
     def __init__(self, variant: _Optional[str] = ..., supported: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ZeroSessionRequest(_message.Message):
+    __slots__ = ["request_id", "session"]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    request_id: bytes
+    session: str
+    def __init__(self, session: _Optional[str] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class Autocast(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -51,7 +51,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ["default_lease_ms", "max_frame_bytes", "max_job_device_seconds", "max_lease_ms", "max_message_bytes", "max_queued_bytes", "max_queued_jobs", "max_queued_requests", "max_series", "max_stored_tensor_bytes", "max_stored_tensor_bytes_per_caller", "max_stored_tensors_per_caller", "max_unary_bytes"]
+    __slots__ = ["default_lease_ms", "max_frame_bytes", "max_job_device_seconds", "max_lease_ms", "max_message_bytes", "max_queued_bytes", "max_queued_jobs", "max_queued_requests", "max_series", "max_sessions_per_caller", "max_stored_tensor_bytes", "max_stored_tensor_bytes_per_caller", "max_stored_tensors_per_caller", "max_unary_bytes", "remembered_batches"]
     DEFAULT_LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_JOB_DEVICE_SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -61,10 +61,12 @@ class Limits(_message.Message):
     MAX_QUEUED_JOBS_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUED_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     MAX_SERIES_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_PER_CALLER_FIELD_NUMBER: _ClassVar[int]
     MAX_STORED_TENSORS_PER_CALLER_FIELD_NUMBER: _ClassVar[int]
     MAX_STORED_TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_STORED_TENSOR_BYTES_PER_CALLER_FIELD_NUMBER: _ClassVar[int]
     MAX_UNARY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REMEMBERED_BATCHES_FIELD_NUMBER: _ClassVar[int]
     default_lease_ms: int
     max_frame_bytes: int
     max_job_device_seconds: float
@@ -74,11 +76,13 @@ class Limits(_message.Message):
     max_queued_jobs: int
     max_queued_requests: int
     max_series: int
+    max_sessions_per_caller: int
     max_stored_tensor_bytes: int
     max_stored_tensor_bytes_per_caller: int
     max_stored_tensors_per_caller: int
     max_unary_bytes: int
-    def __init__(self, max_unary_bytes: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ..., max_queued_requests: _Optional[int] = ..., max_queued_bytes: _Optional[int] = ..., max_stored_tensor_bytes: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., max_series: _Optional[int] = ..., max_job_device_seconds: _Optional[float] = ..., max_queued_jobs: _Optional[int] = ..., max_stored_tensor_bytes_per_caller: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_stored_tensors_per_caller: _Optional[int] = ...) -> None: ...
+    remembered_batches: int
+    def __init__(self, max_unary_bytes: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ..., max_queued_requests: _Optional[int] = ..., max_queued_bytes: _Optional[int] = ..., max_stored_tensor_bytes: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., max_series: _Optional[int] = ..., max_job_device_seconds: _Optional[float] = ..., max_queued_jobs: _Optional[int] = ..., max_stored_tensor_bytes_per_caller: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_stored_tensors_per_caller: _Optional[int] = ..., max_sessions_per_caller: _Optional[int] = ..., remembered_batches: _Optional[int] = ...) -> None: ...
 
 class QueueInfo(_message.Message):
     __slots__ = ["queued_bytes", "queued_jobs", "queued_requests", "running_jobs"]
@@ -119,16 +123,18 @@ class ServerInfo(_message.Message):
     def __init__(self, build: _Optional[_Union[BuildInfo, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[DeviceInfo, _Mapping]]] = ..., variants: _Optional[_Iterable[_Union[VariantInfo, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., bulk_port: _Optional[int] = ..., advertise_bulk: _Optional[str] = ..., draining: bool = ..., start_time_unix_ms: _Optional[int] = ..., queue: _Optional[_Union[QueueInfo, _Mapping]] = ..., payload_digests: _Optional[_Iterable[_Union[_tensor_pb2.PayloadDigest, str]]] = ..., tensor_store: _Optional[_Union[TensorStoreInfo, _Mapping]] = ...) -> None: ...
 
 class TensorStoreInfo(_message.Message):
-    __slots__ = ["expired_bytes", "idle_bytes", "tensors", "used_bytes"]
+    __slots__ = ["expired_bytes", "idle_bytes", "sessions", "tensors", "used_bytes"]
     EXPIRED_BYTES_FIELD_NUMBER: _ClassVar[int]
     IDLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     expired_bytes: int
     idle_bytes: int
+    sessions: int
     tensors: int
     used_bytes: int
-    def __init__(self, used_bytes: _Optional[int] = ..., expired_bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., idle_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, used_bytes: _Optional[int] = ..., expired_bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., idle_bytes: _Optional[int] = ..., sessions: _Optional[int] = ...) -> None: ...
 
 class VariantInfo(_message.Message):
     __slots__ = ["description", "devices", "exact_target", "name"]
