@@ -7,7 +7,7 @@ import math
 import random
 import time
 
-from keval._errors import Error, ResourceExhausted, Unavailable, invalid_field
+from keval._errors import DeadlineExceeded, Error, ResourceExhausted, Unavailable, invalid_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,13 @@ def deadline_after(timeout: float | None) -> float | None:
 
 
 def seconds_until(deadline: float | None) -> float | None:
-    """Positive: gRPC itself ends what begins too late, as DEADLINE_EXCEEDED."""
-    return None if deadline is None else max(1e-6, deadline - time.monotonic())
+    """Positive, or DeadlineExceeded: gRPC rounds a timeout up, so a quick call that began too late could end well."""
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise DeadlineExceeded("the deadline passed before the call was made")
+    return left
 
 
 class Attempts:
