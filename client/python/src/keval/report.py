@@ -185,7 +185,9 @@ class Report:
         axes.axvline(0, linewidth=0.8, color="black")
         axes.invert_yaxis()
         axes.set_xlabel("gain, %")
-        axes.set_title(_text(f"{self.document.get('display_name', '')}: {self.verdict} {self.reason}".strip()))
+        # Two lines: a long name must not cost the verdict.
+        lines = (self.document.get("display_name", ""), f"{self.verdict} {self.reason}".strip())
+        axes.set_title("\n".join(_text(text) for text in lines if text))
         return axes
 
     def plot_rounds(self, axes: Any = None) -> Any:
