@@ -188,6 +188,7 @@ struct Engine::State {
 
   struct Session final : SessionTensors {
     // The last step of a micro-batch. In place and of one dtype, so it allocates nothing and can't fail halfway.
+    // Not const: what these handles hold changes. NOLINTNEXTLINE(readability-make-member-function-const)
     void Add(const at::Tensor& weight, const at::Tensor& bias) {
       if (weight.defined()) sums.weight.add_(weight);
       if (bias.defined()) sums.bias.add_(bias);

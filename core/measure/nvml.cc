@@ -86,7 +86,7 @@ std::optional<int> OtherProcesses(const DeviceReading& reading, const std::vecto
   const std::set<unsigned> all(reading.process_ids.begin(), reading.process_ids.end());
   const std::set<int> ours(own.begin(), own.end());
   const auto found = std::count_if(ours.begin(), ours.end(),
-                                   [&all](int id) { return id > 0 && all.count(static_cast<unsigned>(id)) > 0; });
+                                   [&all](int id) { return id > 0 && all.contains(static_cast<unsigned>(id)); });
   return found == 0 ? std::nullopt : std::optional(static_cast<int>(all.size()) - static_cast<int>(found));
 }
 

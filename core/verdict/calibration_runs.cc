@@ -1,5 +1,6 @@
 #include "core/verdict/calibration_runs.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -59,8 +60,8 @@ std::vector<double> AaMeans(absl::Span<const CalibrationRound> rounds) {
   const auto aa = by_effect.find(0);
   if (aa == by_effect.end()) return means;
   for (const auto& run : aa->second) {
-    std::vector<double> values;
-    for (const JobRound& round : run) values.push_back(round.primary);
+    std::vector<double> values(run.size());
+    std::transform(run.begin(), run.end(), values.begin(), [](const JobRound& round) { return round.primary; });
     const auto of_run = CalibrationMeans(values);
     means.insert(means.end(), of_run.begin(), of_run.end());
   }
