@@ -29,7 +29,7 @@ absl::StatusOr<linear_logp::Options> FromProto(const v1::LinearLogpOptions& opti
 v1::Dispatch ToProto(const linear_logp::Dispatch& dispatch);
 v1::Timing ToProto(const Executor::Timing& timing);
 v1::TensorInfo ToProto(const StoredTensor& tensor);
-v1::GradientSession ToProto(const StoredSession& session);
+v1::GradientSession ToProto(const StoredSession& stored);
 v1::DeviceInfo ToProto(const linear_logp::DeviceDescription& device);
 v1::VariantInfo ToProto(const linear_logp::VariantDescription& variant);
 
