@@ -127,14 +127,15 @@ absl::StatusOr<v1::GradientSession> SessionHandler::Create(const CallContext& ca
   return ToProto(*stored);
 }
 
-absl::StatusOr<v1::GradientSession> SessionHandler::Get(const CallContext& call, const v1::GetSessionRequest& request) {
+absl::StatusOr<v1::GradientSession> SessionHandler::Get(const CallContext& call,
+                                                        const v1::GetSessionRequest& request) const {
   absl::StatusOr<StoredSession> stored = context_.sessions->Stat(call.principal, request.session());
   if (!stored.ok()) return stored.status();
   return ToProto(*stored);
 }
 
 absl::StatusOr<v1::ListSessionsResponse> SessionHandler::List(const CallContext& call,
-                                                              const v1::ListSessionsRequest& request) {
+                                                              const v1::ListSessionsRequest& request) const {
   absl::StatusOr<int> page_size = ParsePageSize(request.page_size());
   if (!page_size.ok()) return page_size.status();
   if (!request.page_token().empty() && !SessionStore::IsName(request.page_token())) {
@@ -151,7 +152,7 @@ absl::StatusOr<v1::ListSessionsResponse> SessionHandler::List(const CallContext&
 }
 
 absl::StatusOr<v1::GradientSession> SessionHandler::Touch(const CallContext& call,
-                                                          const v1::TouchSessionRequest& request) {
+                                                          const v1::TouchSessionRequest& request) const {
   absl::StatusOr<absl::Duration> lease = ParseLease(request.lease_ms());
   if (!lease.ok()) return lease.status();
   absl::StatusOr<StoredSession> stored = context_.sessions->Touch(call.principal, request.session(), *lease);
@@ -160,13 +161,13 @@ absl::StatusOr<v1::GradientSession> SessionHandler::Touch(const CallContext& cal
 }
 
 absl::StatusOr<v1::DeleteSessionResponse> SessionHandler::Delete(const CallContext& call,
-                                                                 const v1::DeleteSessionRequest& request) {
+                                                                 const v1::DeleteSessionRequest& request) const {
   if (absl::Status status = context_.sessions->Delete(call.principal, request.session()); !status.ok()) return status;
   return v1::DeleteSessionResponse();
 }
 
 absl::StatusOr<v1::GradientSession> SessionHandler::Zero(const CallContext& call,
-                                                         const v1::ZeroSessionRequest& request) {
+                                                         const v1::ZeroSessionRequest& request) const {
   if (absl::Status status = CheckSessionId("request_id", request.request_id()); !status.ok()) return status;
   absl::StatusOr<StoredSession> stored =
       context_.sessions->Touch(call.principal, request.session(), absl::ZeroDuration());

@@ -28,11 +28,12 @@ class SessionHandler {
       : context_(context), memory_(std::move(memory)) {}
 
   absl::StatusOr<v1::GradientSession> Create(const CallContext& call, const v1::CreateSessionRequest& request);
-  absl::StatusOr<v1::GradientSession> Get(const CallContext& call, const v1::GetSessionRequest& request);
-  absl::StatusOr<v1::ListSessionsResponse> List(const CallContext& call, const v1::ListSessionsRequest& request);
-  absl::StatusOr<v1::GradientSession> Touch(const CallContext& call, const v1::TouchSessionRequest& request);
-  absl::StatusOr<v1::DeleteSessionResponse> Delete(const CallContext& call, const v1::DeleteSessionRequest& request);
-  absl::StatusOr<v1::GradientSession> Zero(const CallContext& call, const v1::ZeroSessionRequest& request);
+  absl::StatusOr<v1::GradientSession> Get(const CallContext& call, const v1::GetSessionRequest& request) const;
+  absl::StatusOr<v1::ListSessionsResponse> List(const CallContext& call, const v1::ListSessionsRequest& request) const;
+  absl::StatusOr<v1::GradientSession> Touch(const CallContext& call, const v1::TouchSessionRequest& request) const;
+  absl::StatusOr<v1::DeleteSessionResponse> Delete(const CallContext& call,
+                                                   const v1::DeleteSessionRequest& request) const;
+  absl::StatusOr<v1::GradientSession> Zero(const CallContext& call, const v1::ZeroSessionRequest& request) const;
   absl::StatusOr<v1::FetchSessionResponse> Fetch(const CallContext& call, const v1::FetchSessionRequest& request);
 
  private:
